@@ -244,7 +244,6 @@ def test_a_real_registry_is_followed_and_may_go_away(
                 for one in [*psutil.Process(process.pid).children(recursive=True), process]:
                     one.kill()
                 process.wait()
-                server.wait_until(lambda: "the version that answers stays" in server.printed)
                 assert answering(server) == "1"
         if process is not None:
             with live_server(workspace, "tiny", **store) as server:
@@ -326,15 +325,12 @@ def test_a_person_tries_a_version_and_sees_how_it_does(
 
     with registry_of("embedded", workspace, empty_store, monkeypatch):
         assert loopline("--canary", "0.1", "--version", "2")[0] == 2, "there is no champion yet"
-        for number in ("1", "2"):
-            folder = register_served(workspace, "tiny", number)
-            shutil.copytree(folder, workspace.cache / "models" / "tiny" / number)
-        registry = open_registry(workspace, "tiny")
-        registry.promote("1", None)
+        shutil.copytree(register_served(workspace, "tiny", "1"), workspace.cache / "models" / "tiny" / "1")
+        open_registry(workspace, "tiny").promote("1", None)
         assert loopline("--end")[0] == 3, "nothing is tried"
         for wrong in (["--canary", "1"], ["--version", "2"], ["--end", "--return"], ["--shadow"]):
             assert loopline(*wrong)[0] == 2, wrong
-        registry.judge("2", {})
+        shutil.copytree(register_served(workspace, "tiny", "2"), workspace.cache / "models" / "tiny" / "2")
         assert "10% by version 2" in loopline("--canary", "0.1")[1]
         assert "10% by version 2 and version 2 as a shadow" in loopline("--shadow")[1]
         SharedReleaseState(state / "serving").publish(
