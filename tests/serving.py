@@ -26,12 +26,12 @@ import psutil
 
 from models.files import read_json, sha256, write_json
 from models.serving.registry import FILES
+from models.serving.registry_comparison import Projection
 from models.serving.releases import PROMOTION, ReleasePlan
 from tasks.host import database, ports, stores
 from tasks.host.http_guard import SERVE_TOKEN, token_path
 from tasks.host.workspace import Workspace
 from tasks.state import champion_moves, registered_models, versions
-from tasks.state.registered_models import RegisteredModel
 from tasks.state.versions import StoredVersion
 from tests import warm
 from tests.environment import OURS, QUIET
@@ -219,7 +219,7 @@ def register(
                 promotion=tags.get(PROMOTION, ""),
             )
         elif alias == "challenger":
-            registered_models.save(connection, name, RegisteredModel(challenger=number))
+            registered_models.save(connection, name, Projection(challenger=number))
 
 
 def register_in_mlflow(

@@ -171,7 +171,8 @@ def compare(
     is_behind = newest is not None and (carried.number < newest.number or state.champion != newest.after)
     is_ours = state.exists and state.mark == carried.mark
     carries = state.exists and newest is not None and (is_behind or not is_ours or not state.mark)
-    removed = tuple(sorted({*versions} - {*state.versions})) if is_ours else ()
+    named = {*versions, *(row.after for row in read_back if row.after)}
+    removed = tuple(sorted(named - {*state.versions})) if is_ours else ()
     return Comparison(read_back=read_back, move=move, removed=removed, carries=carries)
 
 
@@ -237,7 +238,7 @@ def _move(
     if is_closed:
         return _overruled(rows, f"version {alias or 'none'} was set in MLflow, which `judge.promotion` excludes")
     if newest.number > carried.number:
-        return _overruled(rows, f"version {alias or 'none'} was set in MLflow, which did not have move {newest.number}")
+        return _overruled(rows, f"version {alias or 'none'} was set in MLflow, while a move waited to be carried there")
     return _heard(rows, state)
 
 

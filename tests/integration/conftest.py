@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tasks.host import server_access, stores
 from tasks.host.workspace import Workspace
 from tasks.ranks import rank_pool
 from tasks.ranks.rank_pool import RankPool
@@ -66,6 +67,54 @@ def tracked(workspace: Workspace, empty_store: Path) -> Workspace:
     """The workspace with an initialised tracking store."""
     shutil.copytree(empty_store, workspace.state / "mlflow")
     return workspace
+
+
+@pytest.fixture(scope="module")  # before any test's own environment, which it would bring back
+def module_environment() -> Iterator[None]:
+    before = dict(os.environ)
+    yield
+    os.environ.clear()
+    os.environ.update(before)
+
+
+@pytest.fixture(scope="module")
+def served(
+    empty_store: Path, tmp_path_factory: pytest.TempPathFactory, module_environment: None
+) -> Iterator[dict[str, str]]:
+    """The variables that lead to MLflow's own server over a store of its own."""
+    from tests.mlflow_serving import serving
+
+    workspace = Workspace(tmp_path_factory.mktemp("served"))
+    workspace.make()
+    shutil.copytree(empty_store, workspace.state / "mlflow")
+    stores.configure(workspace)
+    with serving(workspace) as (url, _):
+        yield {"MLFLOW_TRACKING_URI": url, **server_access.credentials(workspace, {})}
+
+
+@pytest.fixture(params=["embedded", "served"])
+def both(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """A workspace whose registry is its own file, and one whose registry is shared through a server."""
+    return _placed(request, tracked, monkeypatch)
+
+
+@pytest.fixture(params=["embedded", pytest.param("served", marks=pytest.mark.soak)])
+def place(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """The same where only MLflow's own doing differs: daily with the file."""
+    return _placed(request, tracked, monkeypatch)
+
+
+def _placed(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    if request.param == "served":
+        for name, value in request.getfixturevalue("served").items():
+            monkeypatch.setenv(name, value)
+    return tracked
+
+
+@pytest.fixture
+def model(request: pytest.FixtureRequest) -> str:
+    """A model's name of this test's own: the served registry outlives it."""
+    return f"m-{abs(hash(request.node.nodeid)) % 10**10}"
 
 
 @pytest.fixture

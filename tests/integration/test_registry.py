@@ -1,9 +1,7 @@
 """The registry in a real MLflow: one version a key, compare-and-swap, a journal that survives being killed."""
 
 import contextlib
-import json
 import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -12,73 +10,24 @@ from typing import Any
 import pytest
 
 from models.errors import GateRefused, LeaseLostError, StoreError, UsageError
-from models.files import sha256
-from models.serving.registry import FILES, UNRECORDED, RegisteredVersion
+from models.serving.registry import UNRECORDED, RegisteredVersion
 from models.serving.registry_comparison import JOURNAL
-from tasks.host import database, server_access, stores
+from tasks.host import database
 from tasks.host.leases import leased
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
-from tasks.mlflow import registry_reader
 from tasks.mlflow.carrier import Carrier
 from tasks.mlflow.client import client
 from tasks.mlflow.delivery import experiment_id
-from tasks.mlflow.model_cache import cached_version, with_verdict
 from tasks.mlflow.registry import Registry
-from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, numbered, refuse_lost, registered
+from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, registered
 from tasks.mlflow.stored_versions import read_all
 from tasks.state import registered_models
 from tasks.state.versions import address_of, challenger_of, version_of, versions_of
 from tasks.state.workspace_id import workspace_id
 from tests.integration.conftest import Processes
-from tests.mlflow_serving import serving
-from tests.told_facts import verdict
 
-
-@pytest.fixture(scope="module", autouse=True)  # before any test's own environment, which it would bring back
-def _module_environment() -> Iterator[None]:
-    before = dict(os.environ)
-    yield
-    os.environ.clear()
-    os.environ.update(before)
-
-
-@pytest.fixture(scope="module")
-def served(
-    empty_store: Path, tmp_path_factory: pytest.TempPathFactory, _module_environment: None
-) -> Iterator[dict[str, str]]:
-    """The variables that lead to MLflow's own server over a store of its own."""
-    workspace = Workspace(tmp_path_factory.mktemp("served"))
-    workspace.make()
-    shutil.copytree(empty_store, workspace.state / "mlflow")
-    stores.configure(workspace)
-    with serving(workspace) as (url, _):
-        yield {"MLFLOW_TRACKING_URI": url, **server_access.credentials(workspace, {})}
-
-
-@pytest.fixture(params=["embedded", "served"])
-def both(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A workspace whose registry is its own file, and one whose registry is shared through a server."""
-    return _placed(request, tracked, monkeypatch)
-
-
-@pytest.fixture(params=["embedded", pytest.param("served", marks=pytest.mark.soak)])
-def place(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """The same where only MLflow's own doing differs: daily with the file."""
-    return _placed(request, tracked, monkeypatch)
-
-
-def _placed(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    if request.param == "served":
-        for name, value in request.getfixturevalue("served").items():
-            monkeypatch.setenv(name, value)
-    return tracked
-
-
-@pytest.fixture
-def model(request: pytest.FixtureRequest) -> str:
-    """A model's name of this test's own: the served registry outlives it."""
-    return f"m-{abs(hash(request.node.nodeid)) % 10**10}"
+pytestmark = pytest.mark.usefixtures("module_environment")
 
 
 def register(workspace: Workspace, model: str, count: int = 1) -> Registry:
@@ -437,57 +386,3 @@ def test_a_move_needs_no_mlflow_and_is_carried_when_it_is_back(
     assert [name for name in registered(model).tags if name.startswith(JOURNAL)] == [
         f"{JOURNAL}{number:06d}" for number in (1, 2, 3)
     ]
-
-
-def log_files(workspace: Workspace, model: str, content: str) -> dict[str, str]:
-    """A registered version with one file in it, as `tasks/steps/register.py` leaves it."""
-    store = client()
-    folder = workspace.root / "files"
-    folder.mkdir()
-    (folder / "model.onnx").write_text(content)
-    (folder / "verdict.json").write_text(verdict().model_dump_json())
-    experiment = experiment_id(store, workspace, model)
-    logged = store.create_logged_model(experiment, name=model)
-    store.log_model_artifacts(logged.model_id, str(folder))
-    store.finalize_logged_model(logged.model_id, "READY")
-    hashes = {"model.onnx": sha256(folder / "model.onnx")}
-    run = store.create_run(experiment).info.run_id
-    made = open_registry(workspace, model)
-    made.create("k", f"models:/{logged.model_id}", run, logged.model_id, {FILES: json.dumps(hashes)}, "")
-    made.promote("1", None)
-    return hashes
-
-
-def test_a_versions_files_are_brought_and_checked(both: Workspace, model: str) -> None:
-    log_files(both, model, "graph")
-    folder = cached_version(both, model).folder
-    assert (folder / "model.onnx").read_text() == "graph"
-
-
-def test_the_verdict_of_a_version_is_read_from_its_files(place: Workspace, model: str) -> None:
-    log_files(place, model, "graph")
-    champion = aliased(model)
-    assert champion is not None
-    assert with_verdict(model, champion).verdict == verdict()
-
-
-def test_every_way_into_the_registry_gives_the_same(
-    both: Workspace, model: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The file and the server are read without MLflow, a database elsewhere through its client."""
-
-    def views() -> list[object]:
-        versions = [numbered(model, "1"), numbered(model, "2"), numbered(model, "x"), numbered(f"{model}-2", "1")]
-        places = [files_at(model, "1"), files_at(model, "9")]
-        return [registered(model), registered(f"{model}-2"), aliased(model), aliased(model, "none"), *versions, *places]
-
-    log_files(both, model, "graph")
-    run = client().create_run(experiment_id(client(), both, model)).info
-    open_registry(both, model).create("key-2", f"{run.artifact_uri}/model", run.run_id, None, {}, "")
-    client().delete_model_version(model, "2")
-    seen = views()
-    refuse_lost(both, model)
-    monkeypatch.setattr(registry_reader, "_ask", lambda what, **query: registry_reader._through_mlflow(what, query))
-    assert seen == views()
-    assert isinstance(seen[4], RegisteredVersion)
-    assert [seen[1], seen[3], *seen[5:8], seen[9]] == [RegisteredModel({}, {}), None, None, None, None, ""]

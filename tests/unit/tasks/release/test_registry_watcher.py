@@ -6,11 +6,11 @@ import time
 import pytest
 
 from models.errors import StoreError, UsageError
+from models.serving.registry_comparison import Projection
 from tasks.host import database, stores
 from tasks.mlflow import registry_reader
 from tasks.release.registry_watcher import FILE_S, SERVER_S, RegistryWatcher
 from tasks.state import champion_moves, registered_models
-from tasks.state.registered_models import RegisteredModel
 from tasks.state.workspace_id import workspace_id
 from tests.serving import register, register_in_mlflow
 
@@ -87,7 +87,7 @@ def test_the_model_of_another_workspace_is_followed_by_its_alias(workspace, watc
     crown(workspace, "2", register_in_mlflow)
     for owner, champion in ((workspace_id(workspace.state), "1"), ("another", "2")):
         with database.writing(workspace.state) as connection:
-            registered_models.save(connection, "tiny", RegisteredModel(owner))
+            registered_models.save(connection, "tiny", Projection(owner))
         assert watcher.champion().number == champion
     monkeypatch.setenv("MLFLOW_TRACKING_URI", ONLY_MLFLOW)
     with pytest.raises(StoreError, match="another workspace owns the registered model: set MLFLOW_TRACKING_URI"):
