@@ -34,7 +34,9 @@ def acts(path: str, node: ast.AST, within: tuple[str, ...] = ()) -> Iterator[tup
 
 def test_each_act_under_a_lease_is_a_point(trees: dict[Path, ast.Module]) -> None:
     product = {act for path, tree in trees.items() if path.as_posix() != OWN for act in acts(path.as_posix(), tree)}
-    assert product == {(point.file, point.function, point.call) for point in POINTS}, "tests/time/points.py lists them"
+    assert product == {(point.file, point.function, point.call) for point in POINTS if point.call}, (
+        "tests/time/points.py lists them"
+    )
 
 
 @pytest.mark.parametrize("point", POINTS, ids=lambda point: point.name)

@@ -12,6 +12,7 @@ from models.triggers.signal import PastLoop
 from tasks.host import processes
 from tasks.host.leases import Lease, leased
 from tasks.host.workspace import Workspace
+from tasks.loop.champion import open_registry
 from tasks.loop.history import LoopRecord, lease_of, record_loop, save_loop, save_step
 from tasks.loop.lifecycle import open_loop
 from tasks.loop.loop import SilentReporter
@@ -62,6 +63,16 @@ def run_loop(workspace: Workspace, until: str = "") -> None:
             step(loop)
             if name == until:
                 raise StoreError(f"ended after {until}")
+
+
+def register_version(workspace: Workspace, mark: str, run: str) -> None:
+    """Register the version of a key, made by this run of MLflow."""
+    registry = open_registry(workspace, PROJECT)
+
+    def act(state: Path, lease: Lease) -> None:
+        registry.create("k", f"file://{state}", run, None, {"mark": mark}, "", lease)
+
+    _in_a_loop(workspace, act)
 
 
 def begin_step(workspace: Workspace, mark: str) -> None:

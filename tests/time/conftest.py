@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import itertools
 import os
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tasks.host import database
-from tasks.host.store_addresses import STATE_URL, normalised
+from tasks.host.store_addresses import OPTUNA_STORAGE, ROOT, STATE_URL, TRACKING_URI, normalised, store_addresses
 from tasks.host.workspace import Workspace
 from tasks.ranks import rank_pool
 from tests import warm
+from tests.environment import QUIET
 from tests.postgres import Server, new_database, postgres_server
 from tests.time.machines import Elsewhere, Machine
 
@@ -41,6 +43,24 @@ def _warm_ranks() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rank_pool, "subprocess", warm.WarmNurseries())
         yield
+
+
+@pytest.fixture
+def tracked(shared: Workspace, empty_store: Path, monkeypatch: pytest.MonkeyPatch) -> Workspace:
+    """The same with an MLflow that both machines use."""
+    for name, value in QUIET.items():
+        monkeypatch.setenv(name, value)
+    shutil.copytree(empty_store, shared.state / "mlflow", dirs_exist_ok=True)
+    monkeypatch.setenv(TRACKING_URI, f"sqlite:///{shared.state / 'mlflow' / 'mlflow.db'}")
+    return shared
+
+
+@pytest.fixture
+def bytes_and_studies(server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One root of bytes and one Optuna for both machines."""
+    monkeypatch.setenv(ROOT, f"file://{tmp_path / 'root'}")
+    studies = store_addresses({OPTUNA_STORAGE: new_database(server.address, next(_names))})
+    monkeypatch.setenv(OPTUNA_STORAGE, studies[OPTUNA_STORAGE])
 
 
 @pytest.fixture

@@ -17,7 +17,8 @@ class Point(NamedTuple):
     Args:
         file: The file of the act.
         function: The qualified name of the function there that asks for the lease.
-        call: How it asks: `check` in its transaction, `confirm` before an act in another store, or `leased`.
+        call: How it asks: `check` in its transaction, `confirm` before an act in another store, or `leased`; empty for an
+            act in another store after it has asked.
         target: The function, `module:name`, at which the process pauses while `function` has called it.
         moment: Whether it pauses `before` the target or `after` it.
         reason: Why no test pauses it there; empty if one does.
@@ -59,6 +60,8 @@ ENDED = _checked("tasks/loop/history.py", "record_loop")
 REGISTER = _confirmed("tasks/steps/register.py", "register.<locals>.act")
 PROMOTE = _confirmed("tasks/steps/promote.py", "promote.<locals>.act")
 TRIAL = _confirmed("tasks/steps/search.py", "_Search._one")
+JUDGE = _checked("tasks/mlflow/registry.py", "Registry.judge")
+CREATE = Point("tasks/mlflow/registry.py", "Registry.create", "", "mlflow:MlflowClient.create_model_version", "before")
 END = _confirmed("tasks/loop/lifecycle.py", "_end")
 UPLOAD = _passed_over(
     "tasks/loop/job_uploads.py", "_Uploader._upload", "confirm", "its test follows in the next commits"

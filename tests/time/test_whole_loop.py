@@ -3,20 +3,17 @@
 from __future__ import annotations
 
 import shutil
-from pathlib import Path
 
 import pytest
 
 from models.errors import StoreError
-from tasks.host.store_addresses import OPTUNA_STORAGE, ROOT, TRACKING_URI, store_addresses
 from tasks.host.workspace import Workspace
 from tasks.loop.history import last_loop, read_loops
 from tasks.mlflow.client import client
 from tasks.mlflow.registry_reader import aliased
 from tasks.state.step_records import StepRecords
 from tests.conftest import MakeProject
-from tests.environment import QUIET
-from tests.postgres import Server, is_installed, new_database
+from tests.postgres import is_installed
 from tests.time import acts
 from tests.time.acts import PROJECT
 from tests.time.machines import Elsewhere
@@ -40,22 +37,8 @@ TAKEN_OVER_AT = {TRIAL: "search", REGISTER: "register", PROMOTE: "promote"}
 """Where a machine is paused, and the step up to which the other one goes on."""
 
 
-@pytest.fixture
-def stores(
-    shared: Workspace, empty_store: Path, server: Server, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """One MLflow, one Optuna and one root of bytes for all machines."""
-    for name, value in QUIET.items():
-        monkeypatch.setenv(name, value)
-    shutil.copytree(empty_store, shared.state / "mlflow", dirs_exist_ok=True)
-    monkeypatch.setenv(TRACKING_URI, f"sqlite:///{shared.state / 'mlflow' / 'mlflow.db'}")
-    monkeypatch.setenv(ROOT, f"file://{tmp_path / 'root'}")
-    studies = store_addresses({OPTUNA_STORAGE: new_database(server.address, f"optuna-{tmp_path.name}")})
-    monkeypatch.setenv(OPTUNA_STORAGE, studies[OPTUNA_STORAGE])
-
-
 def test_a_loop_that_changes_machines_at_each_act_is_one_loop(
-    stores: None, shared: Workspace, elsewhere: Elsewhere, make_project: MakeProject
+    tracked: Workspace, bytes_and_studies: None, elsewhere: Elsewhere, make_project: MakeProject
 ) -> None:
     project = make_project(PROJECT, SPEC, rows=ROWS)
     machine = elsewhere("paused")
@@ -63,18 +46,18 @@ def test_a_loop_that_changes_machines_at_each_act_is_one_loop(
     for point, step in TAKEN_OVER_AT.items():
         with machine.process("run_loop", point, is_apart=False) as paused:
             paused.wait_at(point)
-            wait_until_free(shared, f"loop:{PROJECT}")
+            wait_until_free(tracked, f"loop:{PROJECT}")
             with pytest.raises(StoreError, match="ended after"):
-                acts.run_loop(shared, until=step)
+                acts.run_loop(tracked, until=step)
             assert any(f"loop:{PROJECT}: " in line and "has taken it over" in line for line in paused.ended()), (
                 paused.lines
             )
     with machine.process("run_loop", END, is_apart=False) as paused:
         paused.wait_at(END)
-        wait_until_free(shared, f"loop:{PROJECT}")
-        acts.run_loop(shared)
+        wait_until_free(tracked, f"loop:{PROJECT}")
+        acts.run_loop(tracked)
         assert any("has taken it over" in line for line in paused.ended()), paused.lines
-    assert_one_loop(shared)
+    assert_one_loop(tracked)
 
 
 def assert_one_loop(workspace: Workspace) -> None:

@@ -1,0 +1,44 @@
+"""A writer that is paused while it registers: what it leaves in MLflow is named by no row, and is tagged for clean-up."""
+
+from __future__ import annotations
+
+import pytest
+
+from models.serving.registry import UNRECORDED
+from tasks.host.workspace import Workspace
+from tasks.mlflow.client import client
+from tasks.state.versions import versions_of
+from tests.postgres import is_installed
+from tests.time import acts
+from tests.time.acts import PROJECT
+from tests.time.machines import Elsewhere
+from tests.time.points import CREATE, JUDGE, Point
+from tests.time.test_loop import wait_until_free
+
+pytestmark = [
+    pytest.mark.fault,
+    pytest.mark.postgres,
+    pytest.mark.skipif(not is_installed(), reason="Postgres is not installed"),
+]
+
+
+@pytest.mark.parametrize(
+    ("point", "left"), [(CREATE, ["2"]), (JUDGE, [])], ids=["before MLflow", "between MLflow and the row"]
+)
+def test_a_version_of_a_paused_writer_is_named_by_no_row_and_tagged(
+    tracked: Workspace, elsewhere: Elsewhere, point: Point, left: list[str]
+) -> None:
+    store = client()
+    run = store.create_run(store.create_experiment(PROJECT)).info.run_id
+    with elsewhere("paused").process("register_version", point, arguments={"mark": "old", "run": run}) as paused:
+        paused.wait_at(point)
+        for lease in (f"loop:{PROJECT}", f"registry:{PROJECT}"):
+            wait_until_free(tracked, lease)
+        acts.register_version(tracked, "new", run)
+        assert "has taken it over" in paused.ended()[-1], paused.lines
+    (version,) = versions_of(tracked.state, PROJECT)
+    assert (version.number, version.tags["mark"]) == ("1", "new")
+    found = {str(found.version): found for found in store.search_model_versions(f"name = '{PROJECT}'")}
+    assert sorted(number for number, version in found.items() if UNRECORDED in version.tags) == left
+    assert sorted(found) == ["1", *left]
+    assert store.get_model_version_by_alias(PROJECT, "challenger").version == "1"
