@@ -3,22 +3,26 @@
 from __future__ import annotations
 
 import contextlib
+import os
+import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from models.errors import StoreError
 from models.pipeline.records import StepRecord
 from models.triggers.signal import PastLoop
-from tasks.host import processes
+from tasks.host import database, processes
 from tasks.host.leases import Lease, leased
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.loop.history import LoopRecord, lease_of, record_loop, save_loop, save_step
 from tasks.loop.lifecycle import open_loop
 from tasks.loop.loop import SilentReporter
+from tasks.operations.reap import reap
 from tasks.state.outbox import LOOP_RUN, Outbox
 from tasks.state.step_records import StepRecords
 from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
+from tests.time.pausing import pause
 
 PROJECT, LOOP = "p", "p-1"
 STEPS = {
@@ -73,6 +77,39 @@ def register_version(workspace: Workspace, mark: str, run: str) -> None:
         registry.create("k", f"file://{state}", run, None, {"mark": mark}, "", lease)
 
     _in_a_loop(workspace, act)
+
+
+def rest_in_transaction(workspace: Workspace) -> None:
+    """Pause in a transaction that writes."""
+    with database.writing(workspace.state):
+        pause("a transaction")
+
+
+def die_in_loop(workspace: Workspace) -> None:
+    """Begin a loop, and be killed in it."""
+
+    def act(state: Path, lease: Lease) -> None:
+        Outbox(state, LOOP, lease).start_run(LOOP_RUN, LOOP, {})
+        os.kill(os.getpid(), signal.SIGKILL)
+
+    _in_a_loop(workspace, act)
+
+
+def finish_loop(workspace: Workspace) -> None:
+    """Go on with the loop of another process, to its end."""
+
+    def act(state: Path, lease: Lease) -> None:
+        Outbox(state, LOOP, lease).end_run(LOOP_RUN, "FINISHED")
+        save_loop(state, LoopRecord(LOOP, "finished"), lease)
+        record_loop(state, PastLoop(loop_id=LOOP, began=1.0, ended=2.0, outcome="kept"), lease)
+
+    _in_a_loop(workspace, act)
+
+
+def reap_loop(workspace: Workspace) -> None:
+    """Clean up after the project's dead loop."""
+    for line in reap(workspace, PROJECT):
+        print(f"note: {line}", flush=True)
 
 
 def begin_step(workspace: Workspace, mark: str) -> None:

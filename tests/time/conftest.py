@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-import os
 import shutil
 from collections.abc import Iterator
 from pathlib import Path
@@ -66,4 +65,4 @@ def bytes_and_studies(server: Server, tmp_path: Path, monkeypatch: pytest.Monkey
 @pytest.fixture
 def elsewhere(tmp_path: Path) -> Elsewhere:
     """A function that makes a machine."""
-    return lambda name: Machine(tmp_path / name, os.environ)
+    return lambda name, clock_s=0.0: Machine(tmp_path / name, clock_s)

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -26,6 +27,8 @@ _PRIVATE = 0x4000 | 0x40000  # MS_REC | MS_PRIVATE
 _DIE_WITH_PARENT = 1  # PR_SET_PDEATHSIG
 CODE = "from tests.time.process import main; main({arguments!r})"
 CODE_THAT_TRAINS = f"{CODE}  # RankPool: the warm parent keeps ranks ready for it"
+CLOCK = "FAKETIME"
+"""The variable by which libfaketime moves the clock of a process."""
 SHORT_TTL_S = 1.0
 """How long a lease of such a process lives without a renewal: what takes minutes in life takes a second here."""
 
@@ -77,7 +80,13 @@ class Process:
         arguments = {"act": act, "point": point, "is_apart": has_namespaces(), **options}
         code = (CODE if arguments["is_apart"] else CODE_THAT_TRAINS).format(arguments=json.dumps(arguments))
         files = answers, prints, 2
-        self._process = warm.server().start("-c", (code,), dict(environ), warm.ROOT, files)
+        self._process: warm.Started
+        if CLOCK in environ:  # the library that moves the clock is loaded as a process starts
+            self._process = subprocess.Popen(
+                [sys.executable, "-c", code], stdin=answers, stdout=prints, env=environ, cwd=warm.ROOT
+            )
+        else:
+            self._process = warm.server().start("-c", (code,), dict(environ), warm.ROOT, files)
         os.close(answers)
         os.close(prints)
         self._printed = os.fdopen(printed)
@@ -124,18 +133,28 @@ class Process:
         os.close(self._answers)
 
 
+def _clock(ahead_s: float) -> dict[str, str]:
+    """The environment of a process whose clock is wrong; nothing but its calendar time is moved."""
+    if not ahead_s:
+        return {}
+    library = next(Path("/usr/lib").glob("*/faketime/libfaketimeMT.so.1"), None)
+    if library is None:
+        pytest.skip("a wrong clock needs libfaketime: install Debian's package `faketime`")
+    return {CLOCK: f"{ahead_s:+g}s", "FAKETIME_DONT_FAKE_MONOTONIC": "1", "LD_PRELOAD": str(library)}
+
+
 class Machine:
-    """Another machine: a workspace folder of its own, and the stores that it shares with this one.
+    """Another machine: a workspace folder of its own, and the stores that this process's environment names.
 
     Args:
         home: The workspace's root.
-        environ: The environment of its processes, with the addresses of the stores.
+        clock_s: How far its clock is ahead of this one's, in seconds.
     """
 
-    def __init__(self, home: Path, environ: Mapping[str, str]) -> None:
-        (home / "projects").mkdir(parents=True)
+    def __init__(self, home: Path, clock_s: float = 0.0) -> None:
+        (home / "projects").mkdir(parents=True, exist_ok=True)
         self.home = home
-        self._environ = {**environ, "LOOPLINE_HOME": str(home)}
+        self._environ = {**os.environ, "LOOPLINE_HOME": str(home), **_clock(clock_s)}
 
     @contextlib.contextmanager
     def process(self, act: str, point: Point | None = None, **options: object) -> Iterator[Process]:
@@ -154,5 +173,5 @@ class Machine:
             process.close()
 
 
-Elsewhere = Callable[[str], Machine]
-"""Makes a machine of this name."""
+Elsewhere = Callable[..., Machine]
+"""Makes a machine of this name; `clock_s` is how far its clock is ahead."""

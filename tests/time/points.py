@@ -17,8 +17,8 @@ class Point(NamedTuple):
     Args:
         file: The file of the act.
         function: The qualified name of the function there that asks for the lease.
-        call: How it asks: `check` in its transaction, `confirm` before an act in another store, or `leased`; empty for an
-            act in another store after it has asked.
+        call: How it asks: `check` in its transaction, `confirm` before an act in another store, or `leased`; empty for
+            a further moment after it has asked.
         target: The function, `module:name`, at which the process pauses while `function` has called it.
         moment: Whether it pauses `before` the target or `after` it.
         reason: Why no test pauses it there; empty if one does.
@@ -67,8 +67,9 @@ UPLOAD = _passed_over(
     "tasks/loop/job_uploads.py", "_Uploader._upload", "confirm", "its test follows in the next commits"
 )
 FORGET = _passed_over("tasks/loop/lifecycle.py", "_forget", "confirm", "its test follows in the next commits")
-REAP = _passed_over("tasks/operations/reap.py", "_project", "leased", "its test follows in the next commits")
-REAP_TRIALS = _passed_over("tasks/operations/reap.py", "_closed", "confirm", "its test follows in the next commits")
+REAP = Point("tasks/operations/reap.py", "_project", "leased", "tasks.host.leases:_take", "before")
+REAPED = Point("tasks/operations/reap.py", "reap", "", "tasks.operations.reap:conclude_killed", "before")
+REAP_TRIALS = _confirmed("tasks/operations/reap.py", "_closed")
 MOVE = _passed_over("tasks/mlflow/registry.py", "Registry.locked", "leased", "its test follows in the next commits")
 CLUSTER_JOB = _passed_over(
     "tasks/loop/jobs.py",
