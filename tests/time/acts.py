@@ -4,19 +4,23 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from models.errors import StoreError
+from models.files import sha256, write_json
 from models.pipeline.records import StepRecord
+from models.training.job import CHECKPOINT_MANIFEST, CHECKPOINTS
 from models.triggers.signal import PastLoop
 from tasks.host import database, processes
 from tasks.host.leases import Lease, leased
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.loop.history import LoopRecord, lease_of, record_loop, save_loop, save_step
-from tasks.loop.lifecycle import open_loop
+from tasks.loop.job_uploads import uploaded
+from tasks.loop.lifecycle import open_loop, open_stage
 from tasks.loop.loop import SilentReporter
 from tasks.operations.reap import reap
 from tasks.state.outbox import LOOP_RUN, Outbox
@@ -77,6 +81,28 @@ def register_version(workspace: Workspace, mark: str, run: str) -> None:
         registry.create("k", f"file://{state}", run, None, {"mark": mark}, "", lease)
 
     _in_a_loop(workspace, act)
+
+
+def upload_checkpoint(workspace: Workspace, mark: str) -> None:
+    """Train until a checkpoint, upload it, and go on."""
+    with open_stage(workspace.project(PROJECT), Notes()) as loop:
+        folder = loop.work("train", "k")
+        checkpoint = folder / CHECKPOINTS / "step-1"
+        with contextlib.suppress(KeyboardInterrupt), uploaded(loop, folder):
+            checkpoint.mkdir(parents=True, exist_ok=True)
+            (checkpoint / "state").write_text(mark)
+            write_json(checkpoint / CHECKPOINT_MANIFEST, {"state": sha256(checkpoint / "state")})
+            raise KeyboardInterrupt  # it is uploaded at once
+        loop.confirm()
+
+
+def fetch_checkpoint(workspace: Workspace) -> str:
+    """Return what the newest checkpoint of any machine holds."""
+    with open_stage(workspace.project(PROJECT)) as loop:
+        folder = loop.work("train", "k")
+        shutil.rmtree(folder)
+        with uploaded(loop, folder):
+            return (folder / CHECKPOINTS / "step-1" / "state").read_text()
 
 
 def rest_in_transaction(workspace: Workspace) -> None:

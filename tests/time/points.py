@@ -63,10 +63,13 @@ TRIAL = _confirmed("tasks/steps/search.py", "_Search._one")
 JUDGE = _checked("tasks/mlflow/registry.py", "Registry.judge")
 CREATE = Point("tasks/mlflow/registry.py", "Registry.create", "", "mlflow:MlflowClient.create_model_version", "before")
 END = _confirmed("tasks/loop/lifecycle.py", "_end")
-UPLOAD = _passed_over(
-    "tasks/loop/job_uploads.py", "_Uploader._upload", "confirm", "its test follows in the next commits"
+UPLOAD = _confirmed("tasks/loop/job_uploads.py", "_Uploader._upload")
+FORGET = _passed_over(
+    "tasks/loop/lifecycle.py",
+    "_forget",
+    "confirm",
+    "it deletes what nobody used for days: tests/unit/tasks/state/test_snapshots.py has two writers there",
 )
-FORGET = _passed_over("tasks/loop/lifecycle.py", "_forget", "confirm", "its test follows in the next commits")
 REAP = Point("tasks/operations/reap.py", "_project", "leased", "tasks.host.leases:_take", "before")
 REAPED = Point("tasks/operations/reap.py", "reap", "", "tasks.operations.reap:conclude_killed", "before")
 REAP_TRIALS = _confirmed("tasks/operations/reap.py", "_closed")

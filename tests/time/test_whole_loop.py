@@ -17,7 +17,7 @@ from tests.postgres import is_installed
 from tests.time import acts
 from tests.time.acts import PROJECT
 from tests.time.machines import Elsewhere
-from tests.time.points import END, PROMOTE, REGISTER, TRIAL
+from tests.time.points import END, PROMOTE, REGISTER, TRIAL, UPLOAD
 from tests.time.test_loop import wait_until_free
 
 pytestmark = [
@@ -58,6 +58,20 @@ def test_a_loop_that_changes_machines_at_each_act_is_one_loop(
         acts.run_loop(tracked)
         assert any("has taken it over" in line for line in paused.ended()), paused.lines
     assert_one_loop(tracked)
+
+
+def test_a_checkpoint_of_a_paused_machine_hides_none_of_the_machine_that_took_over(
+    shared: Workspace, bytes_and_studies: None, elsewhere: Elsewhere, make_project: MakeProject
+) -> None:
+    project = make_project(PROJECT, SPEC, rows=ROWS)
+    machine = elsewhere("paused")
+    shutil.copytree(project.folder, machine.home / "projects" / PROJECT)
+    with machine.process("upload_checkpoint", UPLOAD, arguments={"mark": "old"}) as paused:
+        paused.wait_at(UPLOAD)
+        wait_until_free(shared, f"loop:{PROJECT}")
+        acts.upload_checkpoint(shared, "new")
+        assert "has taken it over" in paused.ended()[-1], paused.lines
+    assert acts.fetch_checkpoint(shared) == "new"
 
 
 def assert_one_loop(workspace: Workspace) -> None:
