@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import getpass
-import time
 import uuid
 
 import click
 
 from flows.console import options
-from tasks.host import stores
+from tasks.host import database, stores
 
 REASONS = {"person": "a person asked", "new_data": "data came"}
 
@@ -44,10 +43,9 @@ def command(project: str, kind: str, reason: str, if_grown: bool, as_json: bool)
     if if_grown:
         signals = arrivals.announce(this_project)
     else:
+        now = database.current_time(workspace.state)
         words = reason or f"{REASONS[kind]} ({getpass.getuser()})"
-        signals = [
-            Signal.model_validate({"id": f"{kind}-{uuid.uuid4()}", "kind": kind, "at": time.time(), "reason": words})
-        ]
+        signals = [Signal.model_validate({"id": f"{kind}-{uuid.uuid4()}", "kind": kind, "at": now, "reason": words})]
         events.send(workspace, events.of_signal(name, signals[0]))
     waiting, is_up = events.waiting(workspace), supervisor(workspace) is not None
     if as_json:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import time
 import uuid
 
 from models.errors import StoreError
 from models.report.facts import PendingApproval
 from models.triggers.signal import Signal
 from tasks.dashboard.acting import ActionResult
+from tasks.host import database
 from tasks.host.workspace import Workspace
 from tasks.prefect.events import of_signal, send
 from tasks.prefect.flow_runs import ask
@@ -29,7 +29,9 @@ def request_retraining(workspace: Workspace, project: str, reason: str, mark: st
     Raises:
         StoreError: The request cannot be stored.
     """
-    signal = Signal(id=f"person-{mark or uuid.uuid4()}", kind="person", at=time.time(), reason=reason)
+    signal = Signal(
+        id=f"person-{mark or uuid.uuid4()}", kind="person", at=database.current_time(workspace.state), reason=reason
+    )
     return signal, send(workspace, of_signal(project, signal))
 
 

@@ -188,6 +188,12 @@ def now(connection: Connection) -> float:
     return float(connection.scalar(select(clock(connection))) or 0.0)
 
 
+def current_time(state: Path) -> float:
+    """Return the database's time (Unix time, seconds), for what another machine compares with a time of its own."""
+    with reading(state) as connection:
+        return now(connection)
+
+
 def clock(connection: Connection) -> ColumnElement[Any]:
     """Return the expression of the database's time (Unix time, seconds) when its statement runs."""
     from sqlalchemy import func, literal

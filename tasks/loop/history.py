@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import time
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -152,7 +151,7 @@ def past(project: Project, spec: Spec, now: float | None = None) -> ProjectHisto
     Args:
         project: The project.
         spec: The project's spec; labels are counted only if `retrain.min_new_labels` is set.
-        now: Unix time; default: the system clock.
+        now: Unix time; default: the database's.
     """
     state = project.state(spec.name)
     loops = read_loops(state)
@@ -160,7 +159,9 @@ def past(project: Project, spec: Spec, now: float | None = None) -> ProjectHisto
         loops=loops,
         new_labels=_new_labels(state, loops) if spec.retrain.min_new_labels else 0,
         running=running(state),
-        **_decided(state, (time.time() if now is None else now) - spec.retrain.ask_timeout_s),
+        **_decided(
+            state, (database.current_time(project.workspace.state) if now is None else now) - spec.retrain.ask_timeout_s
+        ),
     )
 
 

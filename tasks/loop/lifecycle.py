@@ -6,7 +6,6 @@ import contextlib
 import json
 import os
 import secrets
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -18,7 +17,7 @@ from models.pipeline.keys import key_of
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.training.families import families_of
-from tasks.host import processes
+from tasks.host import database, processes
 from tasks.host.leases import TTL_S, Lease, leased
 from tasks.host.locks import held
 from tasks.host.object_store import object_store
@@ -214,7 +213,7 @@ def _open_loop_state(
         intent=intent_of(spec),
         folder=str(project.folder),
         process=processes.identity(),
-        began=before.began if before and goes_on else time.time(),
+        began=before.began if before and goes_on else database.current_time(project.workspace.state),
         trigger=trigger,
         flow_run=flow_run,
     )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-import time
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +12,7 @@ from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
 from models.training.costs.summary import of_results
 from models.triggers.signal import EXPLAINED, Outcome, PastLoop
+from tasks.host import database
 from tasks.host.leases import Lease
 from tasks.host.workspace import Workspace
 from tasks.loop import history
@@ -53,7 +53,7 @@ def conclude(loop: Loop, ended: LoopRecord, error: BaseException | None) -> None
     past = PastLoop(
         loop_id=loop.id,
         began=ended.began,
-        ended=time.time(),
+        ended=database.current_time(loop.workspace.state),
         outcome=outcome,
         trigger=loop.trigger,
         device_seconds=round(max(_spent(loop), reported_device_seconds(loop.outbox.lines().values())), 3),

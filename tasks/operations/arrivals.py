@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import time
-
 from models.errors import UsageError
 from models.project_spec.blocks import Spec
 from models.triggers.policy import ALWAYS
 from models.triggers.signal import Signal
+from tasks.host import database
 from tasks.host.workspace import Project
 from tasks.loop import history
 from tasks.loop.growth import growth
@@ -24,7 +23,7 @@ def announce(project: Project) -> list[Signal]:
         StoreError: The event cannot be stored.
     """
     spec = project.spec()
-    now, announced = time.time(), []
+    now, announced = database.current_time(project.workspace.state), []
     grown = growth(project, spec, now)
     if grown is not None:
         evidence = {} if grown.rows is None else {"rows": grown.rows}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -30,6 +29,7 @@ from models.monitoring.tally import Bounds
 from models.monitoring.windowing import OpenWindow, WindowingRules, fill
 from models.pipeline.keys import canonical, key_of
 from models.project_spec.blocks import Spec
+from tasks.host import database
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import delivery, registry_reader
 from tasks.mlflow.model_cache import VERDICT_FILE, numbered_copy
@@ -55,7 +55,7 @@ def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringRe
     Args:
         project: The project to monitor.
         spec: The project's spec.
-        now: Unix time; default: the system clock.
+        now: Unix time; default: the database's.
 
     Raises:
         StoreError: The disk, the registry or the log cannot be read; the next run continues from here.
@@ -69,7 +69,7 @@ def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringRe
         looking.count_predictions()
         looking.count_labels()
         looking.judge()
-        report = looking.findings(time.time() if now is None else now)
+        report = looking.findings(database.current_time(project.workspace.state) if now is None else now)
         findings.save(state, report)
         _write_page(folder / PAGE_FILE, report, spec)
         looking.tell(report)

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import time
 from typing import Any
 
 from models.project_spec.blocks import Spec
@@ -12,6 +11,7 @@ from models.sources.source import Source
 from models.triggers.overrides import overrides
 from models.triggers.policy import decide
 from models.triggers.signal import Action, Decision, Kind, Signal
+from tasks.host import database
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions, history
 from tasks.mlflow import registry_reader
@@ -39,7 +39,7 @@ def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
     before = decisions.of_flow_run(state, flow_run)
     if before is not None:
         return before
-    now = time.time()
+    now = database.current_time(project.workspace.state)
     past = history.past(project, spec, now)
     if spec.retrain.min_new_labels:
         past = past.model_copy(update={"new_labels": past.new_labels + _new_rows(project, spec, now)})
@@ -62,7 +62,8 @@ def answered(project: Project, question: Decision, approved: bool, person: str, 
         *([f"loop {running} runs now: one at a time"] if approved and running else []),
         *(question.reasons[1:] if question.by else question.reasons),  # `note_answer` has put the answer before them
     ]
-    answer = question.model_copy(update={"at": time.time(), "action": action, "reasons": reasons, "by": person or None})
+    at = database.current_time(project.workspace.state)
+    answer = question.model_copy(update={"at": at, "action": action, "reasons": reasons, "by": person or None})
     return _recorded(project, spec.name, answer)
 
 
@@ -77,7 +78,8 @@ def note_answer(
     question = decisions.of_flow_run(state, flow_run)
     if question is not None and question.action == "ask":
         reasons = [f"{_answer(approved, person, comment)}; the run takes it up", *question.reasons]
-        decisions.record(state, question.model_copy(update={"at": time.time(), "by": person, "reasons": reasons}))
+        at = database.current_time(workspace.state)
+        decisions.record(state, question.model_copy(update={"at": at, "by": person, "reasons": reasons}))
 
 
 def _answer(approved: bool, person: str, comment: str) -> str:
@@ -87,7 +89,8 @@ def _answer(approved: bool, person: str, comment: str) -> str:
 def unanswered(project: Project, question: Decision, cause: str) -> Decision:
     """Close a question that nobody will answer any more, so that it no longer blocks other signals."""
     reasons = [f"nobody answered: {cause}", *question.reasons]
-    closed = question.model_copy(update={"at": time.time(), "action": "wait", "reasons": reasons, "until": None})
+    at = database.current_time(project.workspace.state)
+    closed = question.model_copy(update={"at": at, "action": "wait", "reasons": reasons, "until": None})
     return _recorded(project, project.spec().name, closed)
 
 

@@ -14,6 +14,7 @@ from models.files import sha256, write_json
 from models.pipeline.records import StepRecord
 from models.training.job import CHECKPOINT_MANIFEST, CHECKPOINTS
 from models.triggers.signal import PastLoop
+from tasks.dashboard.approvals import request_retraining
 from tasks.host import database, processes
 from tasks.host.leases import Lease, leased
 from tasks.host.workspace import Workspace
@@ -103,6 +104,11 @@ def fetch_checkpoint(workspace: Workspace) -> str:
         shutil.rmtree(folder)
         with uploaded(loop, folder):
             return (folder / CHECKPOINTS / "step-1" / "state").read_text()
+
+
+def ask_for_loop(workspace: Workspace) -> None:
+    """Ask for a loop, as a person does on the dashboard."""
+    request_retraining(workspace, PROJECT, "because")
 
 
 def rest_in_transaction(workspace: Workspace) -> None:

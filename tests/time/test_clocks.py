@@ -1,6 +1,6 @@
 """Machines whose clocks are five minutes apart: the database's time decides about leases, its numbers about order.
 
-docs/operations/clocks.md lists what takes the machine's time.
+docs/how-to/platform.md lists what takes the machine's time.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ from tasks.host.leases import is_leased, leased
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LoopRecord, last_loop, read_loops, record_loop, save_loop
 from tests.postgres import is_installed
+from tests.stored_events import stored_events
 from tests.time import acts
 from tests.time.acts import PROJECT
 from tests.time.machines import SHORT_TTL_S, Elsewhere
@@ -50,12 +51,17 @@ def test_a_holder_with_a_wrong_clock_keeps_its_lease_while_it_lives_and_no_longe
     assert [past.reason for past in read_loops(shared.state / "projects" / PROJECT)] == ["new"]
 
 
-@pytest.mark.parametrize("clock_s", [300.0])
-def test_loops_are_in_the_order_in_which_they_were_written(
-    shared: Workspace, elsewhere: Elsewhere, clock_s: float
-) -> None:
+def test_a_signal_has_the_databases_time(shared: Workspace, elsewhere: Elsewhere) -> None:
+    """The policy compares it with the begin and the end of loops of other machines."""
+    with elsewhere("wrong", clock_s=-300.0).process("ask_for_loop") as person:
+        assert person.ended()[-1] == "done", person.lines
+    (event,) = stored_events(shared)
+    assert abs(event["payload"]["signal"]["at"] - time.time()) < 60
+
+
+def test_loops_are_in_the_order_in_which_they_were_written(shared: Workspace, elsewhere: Elsewhere) -> None:
     state = shared.state / "projects" / PROJECT
-    with elsewhere("wrong", clock_s=clock_s).process("end_loop", arguments={"mark": "first"}) as first:
+    with elsewhere("wrong", clock_s=300.0).process("end_loop", arguments={"mark": "first"}) as first:
         assert first.ended()[-1] == "done"
     save_loop(state, LoopRecord("p-2", "finished"))
     record_loop(state, PastLoop(loop_id="p-2", began=3.0, ended=4.0, outcome="kept", reason="second"))
