@@ -62,7 +62,7 @@ PROMOTE = _confirmed("tasks/steps/promote.py", "promote.<locals>.act")
 TRIAL = _confirmed("tasks/steps/search.py", "_Search._one")
 JUDGE = _checked("tasks/mlflow/registry.py", "Registry.judge")
 CREATE = Point("tasks/mlflow/registry.py", "Registry.create", "", "mlflow:MlflowClient.create_model_version", "before")
-END = Point("tasks/loop/lifecycle.py", "_end", "", WRITTEN, "before")
+END = _confirmed("tasks/loop/lifecycle.py", "_end")
 UPLOAD = _confirmed("tasks/loop/job_uploads.py", "_Uploader._upload")
 FORGET = _passed_over(
     "tasks/loop/lifecycle.py",

@@ -21,7 +21,9 @@ pytestmark = [
 ]
 
 
-@pytest.mark.parametrize("point", [REAP, REAP_TRIALS, REAPED], ids=["before its lease", "under its lease", "before its records"])
+@pytest.mark.parametrize(
+    "point", [REAP, REAP_TRIALS, REAPED], ids=["before its lease", "under its lease", "before its records"]
+)
 def test_a_reaper_that_was_paused_ends_no_loop_that_another_machine_went_on_with(
     shared: Workspace, elsewhere: Elsewhere, point: Point
 ) -> None:
