@@ -87,10 +87,11 @@ class StepRecords:
         from tasks.host.tables import step_records
 
         mine = {"project": self._state.name, "step": record.step, "key": record.key}
+        row = {**mine, "content": database.plain(record)}
         with database.writing(self._state.parents[1]) as connection:
             if lease:
                 lease.check(connection)
-            database.upsert(connection, step_records, {**mine, "content": database.plain(record)}, key_columns=[*mine])
+            database.upsert(connection, step_records, row, key_columns=[*mine])
 
     def broken(self, record: StepRecord, hashes: Hashes) -> str | None:
         """Return why the record no longer counts (`output missing: ...`), or None if it counts."""

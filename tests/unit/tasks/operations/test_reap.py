@@ -195,8 +195,8 @@ def test_an_orphan_of_a_dead_loop_is_ended(workspace: Workspace, child: subproce
 
 
 def test_a_process_of_a_loop_in_another_container_of_the_hosts_name_is_left_alone(workspace: Workspace) -> None:
-    elsewhere = {**processes.identity(), "pids": "deadbeef/pid:[1]", "workspace": str(workspace.root)}
-    environ = {**os.environ, OWNER: json.dumps(elsewhere)}
+    elsewhere = {**processes.identity(), "pids": "deadbeef/pid:[1]", "started": "deadbeef/7"}
+    environ = {**os.environ, OWNER: json.dumps({**elsewhere, "workspace": str(workspace.root)})}
     with started([sys.executable, "-c", "print(flush=True); input()"], env=environ, **PIPES) as process:
         process.stdout.readline()
         assert reap(workspace) == []
