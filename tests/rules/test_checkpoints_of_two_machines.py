@@ -130,8 +130,8 @@ OVERTAKEN = [(9, False), (3, False), (25, False), (1, False)]
 
 @example(old_saves=[["a"], ["b"], ["c"]], new_saves=[["d"]], turns=OVERTAKEN)
 @example(old_saves=[["a"], ["b"], ["c"]], new_saves=[["a"]], turns=OVERTAKEN)  # found as uploaded already
+@settings(max_examples=20)
 @given(old_saves=SAVES, new_saves=SAVES, turns=TURNS)
-@settings(max_examples=20, deadline=None)
 def test_the_newest_checkpoint_of_the_highest_epoch_is_always_whole(
     old_saves: list[list[str]], new_saves: list[list[str]], turns: list[tuple[int, bool]]
 ):
@@ -144,13 +144,15 @@ def test_the_newest_checkpoint_of_the_highest_epoch_is_always_whole(
 
         machines |= {"old": Machine(root, 1, old_saves, holder), "new": Machine(root, 2, new_saves, holder)}
         plain = step_store(ObjectStore(f"file://{root}/store"), root).checkpoints(job_folder(root))
-        for number, (operations, is_later) in enumerate(turns):
-            if is_later:
-                let_days_pass(root)
-            for _ in range(operations):
-                machines[("old", "new")[number % 2]].take_turn()
-            if names := plain.names():
-                plain.load(names[-1], lambda name, number=number: root / f"{number}-{name}")
-        for paused in machines.values():
-            paused.finish()
+        try:
+            for number, (operations, is_later) in enumerate(turns):
+                if is_later:
+                    let_days_pass(root)
+                for _ in range(operations):
+                    machines[("old", "new")[number % 2]].take_turn()
+                if names := plain.names():
+                    plain.load(names[-1], lambda name, number=number: root / f"{number}-{name}")
+        finally:
+            for paused in machines.values():
+                paused.finish()
         assert [ended.error for ended in machines.values()] == [None, None]
