@@ -13,7 +13,7 @@ from tests.time import points
 from tests.time.points import POINTS, Point
 
 ACT = re.compile(
-    r"(?:\b|_)(?:lease\.(?P<check>check)|(?:lease|loop)\.(?P<confirm>confirm)|(?<!_)(?P<leased>leased|leases\.tried))$"
+    r"(?:\b|_)(?:(?:lease|loop)\.(?P<check>check)|(?:lease|loop)\.(?P<confirm>confirm)|(?<!_)(?P<leased>leased|leases\.tried))$"
 )
 """How the product asks for a lease: in a transaction, before an act in another store, or for a block."""
 OWN = "tasks/host/leases.py"

@@ -84,6 +84,11 @@ def register_version(workspace: Workspace, mark: str, run: str) -> None:
     _in_a_loop(workspace, act)
 
 
+def promote_version(workspace: Workspace, version: str, expected: str) -> None:
+    """Make a version the champion, as a person does."""
+    open_registry(workspace, PROJECT).promote(version, expected, reason=f"{version} in place of {expected}")
+
+
 def upload_checkpoint(workspace: Workspace, mark: str) -> None:
     """Train until a checkpoint, upload it, and go on."""
     with open_stage(workspace.project(PROJECT), Notes()) as loop:

@@ -6,9 +6,10 @@ import functools
 import importlib
 import sys
 from collections.abc import Callable
+from types import FrameType
 from typing import Any
 
-from tests.time.points import Point
+from tests.time.points import WRITTEN, Point
 
 PAUSED = "paused at "
 """How the line of a process begins that pauses; the test then stops it (SIGSTOP), with all its threads."""
@@ -47,10 +48,10 @@ def pause_at(point: Point, times: int = 1) -> None:
 
 def _is_within(point: Point) -> bool:
     """Whether the point's function is among the callers."""
-    frame = sys._getframe(1)
+    frame: FrameType | None = sys._getframe(3)  # of the target's caller
     while frame is not None:
         code = frame.f_code
         if code.co_qualname == point.function and code.co_filename.endswith(point.file):
             return True
-        frame = frame.f_back  # type: ignore[assignment]
+        frame = None if point.target == WRITTEN else frame.f_back
     return False

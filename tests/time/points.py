@@ -19,7 +19,8 @@ class Point(NamedTuple):
         function: The qualified name of the function there that asks for the lease.
         call: How it asks: `check` in its transaction, `confirm` before an act in another store, or `leased`; empty for
             a further moment after it has asked.
-        target: The function, `module:name`, at which the process pauses while `function` has called it.
+        target: The function, `module:name`, at which the process pauses while `function` has called it; a transaction
+            only if it has called it itself.
         moment: Whether it pauses `before` the target or `after` it.
         reason: Why no test pauses it there; empty if one does.
     """
@@ -58,7 +59,9 @@ RECORD = _checked("tasks/state/step_records.py", "StepRecords.save")
 LINE = _checked("tasks/state/outbox.py", "Outbox._write")
 ENDED = _checked("tasks/loop/history.py", "record_loop")
 REGISTER = _confirmed("tasks/steps/register.py", "register.<locals>.act")
-PROMOTE = _confirmed("tasks/steps/promote.py", "promote.<locals>.act")
+PROMOTE = Point(
+    "tasks/steps/promote.py", "promote.<locals>.act", "check", "tasks.mlflow.registry:Registry.promote", "before"
+)
 TRIAL = _confirmed("tasks/steps/search.py", "_Search._one")
 JUDGE = _checked("tasks/mlflow/registry.py", "Registry.judge")
 CREATE = Point("tasks/mlflow/registry.py", "Registry.create", "", "mlflow:MlflowClient.create_model_version", "before")
@@ -73,7 +76,17 @@ FORGET = _passed_over(
 REAP = Point("tasks/operations/reap.py", "_project", "leased", "tasks.host.leases:_take", "before")
 REAPED = Point("tasks/operations/reap.py", "reap", "", "tasks.operations.reap:conclude_killed", "before")
 REAP_TRIALS = _confirmed("tasks/operations/reap.py", "_closed")
-MOVE = _passed_over("tasks/mlflow/registry.py", "Registry.locked", "leased", "its test follows in the next commits")
+MOVE = Point("tasks/mlflow/registry.py", "Registry.move", "", WRITTEN, "before")
+CARRIER = Point("tasks/mlflow/carrier.py", "Carrier._alone", "leased", "tasks.host.leases:_take", "after")
+CARRY = Point(
+    "tasks/mlflow/carrier.py", "Carrier._carried", "", "mlflow:MlflowClient.set_registered_model_alias", "before"
+)
+TAKEN_OVER = _passed_over(
+    "tasks/mlflow/carrier.py",
+    "Carrier._is_taken_over",
+    "check",
+    "a carrier asks it after CARRY, where a test pauses it",
+)
 CLUSTER_JOB = _passed_over(
     "tasks/loop/jobs.py",
     "job_owner",
@@ -82,6 +95,9 @@ CLUSTER_JOB = _passed_over(
 )
 HANDED_ON = _passed_over(
     "tasks/loop/loop.py", "Loop.confirm", "confirm", "it hands the question on: the steps that ask are points"
+)
+HANDED_ON_CHECK = _passed_over(
+    "tasks/loop/loop.py", "Loop.check", "check", "it hands the question on: the steps that ask are points"
 )
 WHOLE_LOOP = _passed_over(
     "tasks/loop/lifecycle.py", "_only_loop", "leased", "the acts of the loop that holds this lease are points"
