@@ -228,7 +228,7 @@ def _move(
     settled = {carried.alias, newest.after if newest else None, *_alive(carried.intents, now)}
     is_removed = alias is None and carried.alias is not None and carried.alias not in state.versions
     if alias in settled and not (is_removed and newest and newest.after == carried.alias):
-        return None
+        return _returned(rows, carried, state)
     if newest is None:
         return _heard(rows, state) if _is_registered(state, alias) else None
     if is_removed:
@@ -252,6 +252,17 @@ def _heard(rows: Sequence[ChampionMove], state: RegistryState) -> ChampionMove:
         reason = "the champion's version or alias was deleted in MLflow"
     fields = {"action": action, "after": alias, "by": actor, "reason": reason or "the alias was moved in MLflow"}
     return next_move(rows, promotion=uuid.uuid4().hex[:12], **fields)
+
+
+def _returned(rows: Sequence[ChampionMove], carried: Projection, state: RegistryState) -> ChampionMove | None:
+    """Return the end of the plan that a server named in MLflow, which has no alias for a plan; None if none did."""
+    named, newest = _named(state), rows[-1] if rows else None
+    if named is None or named.action != "return" or newest is None or not newest.plan.versions:
+        return None
+    if newest.number > carried.number or newest.after != named.version:
+        return None  # the server did not know the newest move
+    kept = {name: getattr(newest, name) for name in ("after", "promotion", "best")}
+    return next_move(rows, action="return", by=named.actor, reason=named.reason, **kept)
 
 
 def _overruled(rows: Sequence[ChampionMove], reason: str) -> ChampionMove | None:

@@ -73,6 +73,7 @@ class Background:
         self._shadowed: str | None = None
         self._shadow_again = 0.0
         self._giving: subprocess.Popen[bytes] | None = None
+        self._looking: subprocess.Popen[bytes] | None = None
         self._retry_at: dict[str, float] = {}
 
     def give_back(self, version: str, reason: str, act: str = "") -> None:
@@ -90,6 +91,15 @@ class Background:
         if time.monotonic() >= self._retry_at.get(version, 0.0):
             self._retry_at[version] = time.monotonic() + AGAIN_S
             self._giving = self._start("tasks.release.registry_jobs", "rollback", version, reason, act)
+
+    @property
+    def is_looking(self) -> bool:
+        """Whether a look at MLflow is in progress."""
+        return self._looking is not None and self._looking.poll() is None
+
+    def look(self) -> None:
+        """Record what was moved in MLflow, in a process of its own."""
+        self._looking = self._start("tasks.release.registry_jobs", "look")
 
     def forget(self, versions: set[str]) -> None:
         """Forget versions that were rolled back: if one fails again, the registry is changed again."""
@@ -179,6 +189,15 @@ class ReleaseController:
         for number, reason in release.returned.items():
             self._background.give_back(number, reason, release.returned_from.get(number, ""))
         self._background.forget(set(release.returned))
+
+    def was_nudged(self) -> bool:
+        """Return whether MLflow told of a change since the last call; a move that was made there is then recorded."""
+        if self._background.is_looking:
+            return False  # the nudge waits: it may tell of a change after that look
+        is_nudged = self.release_state.was_nudged()
+        if is_nudged and self.watcher.follows_moves:
+            self._background.look()
+        return is_nudged
 
     def end(self) -> None:
         """End the background processes."""
@@ -365,7 +384,7 @@ def follow(lead: ReleaseController, stop: threading.Event) -> None:
         _tried(lead.step, lead.project, trouble)
         lead.looked.set()
         waited = 0.0
-        while waited < lead.watcher.pause_s and not lead.release_state.was_nudged() and not stop.wait(NUDGE_S):
+        while waited < lead.watcher.pause_s and not lead.was_nudged() and not stop.wait(NUDGE_S):
             waited += NUDGE_S
     lead.end()
 

@@ -58,6 +58,11 @@ class RegistryWatcher:
         return self._uri.startswith(("http://", "https://"))
 
     @property
+    def follows_moves(self) -> bool:
+        """Whether the last look found moves of this workspace; else MLflow's alias is followed."""
+        return self._state is not None and not self._state.is_foreign
+
+    @property
     def pause_s(self) -> float:
         """Seconds between two looks."""
         return FILE_S if self._moves.is_file and (self._state or self._alias.is_file) else SERVER_S
@@ -72,9 +77,7 @@ class RegistryWatcher:
         if state is None and self._state is not None:
             raise StoreError(f"the state database holds no move of {self._model} any more: put it back from a copy")
         self._state = state
-        if state is None or state.is_foreign:
-            return self._alias.value()
-        return state.champion
+        return state.champion if state is not None and not state.is_foreign else self._alias.value()
 
     def alias(self) -> RegisteredVersion | None:
         """Return the version of MLflow's alias `champion`, for a start while the state database is away.
@@ -101,7 +104,7 @@ class RegistryWatcher:
         Raises:
             StoreError: The state database, or MLflow whose alias is followed, is away.
         """
-        if self._state is not None and not self._state.is_foreign:
+        if self.follows_moves:
             stored = versions.version_of(self._root, self._model, number)
             return stored.registered if stored else None
         return registry_reader.numbered(self._model, number)

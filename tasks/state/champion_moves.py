@@ -88,6 +88,25 @@ def _newest() -> Select[Any]:
     return of_project.order_by(moves.c.number.desc()).limit(1)
 
 
+def may_record(root: Path) -> bool:
+    """Return whether this process's account may record moves: a role for servers only reads them.
+
+    Args:
+        root: The workspace's state folder, `.loopline`.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    from sqlalchemy import func, select
+
+    from tasks.host.tables import champion_moves
+
+    with database.reading(root) as connection:
+        if connection.dialect.name == "sqlite":
+            return True
+        return bool(connection.scalar(select(func.has_table_privilege(champion_moves.name, "insert"))))
+
+
 def moves_of(root: Path, project: str, limit: int | None = None) -> list[ChampionMove]:
     """Return a project's moves, newest first, at most `limit`."""
     with database.reading(root) as connection:

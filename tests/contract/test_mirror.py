@@ -52,6 +52,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/steps/version.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/mlflow/carrier.py": "tests/integration/test_carrier.py: needs a registry",
     "tasks/mlflow/release_plans.py": "tests/integration/test_releases.py: needs a registry",
+    "tasks/mlflow/named_moves.py": "tests/integration/test_what_servers_follow.py: a real MLflow server",
     "tasks/release/registry_jobs.py": "tests/integration/test_releases.py: a process of its own",
     "tasks/serve/webhook.py": "tests/integration/test_releases.py: a real server",
     "tasks/release/smoke_test.py": "tests/integration/test_releases.py: a process of its own",

@@ -86,6 +86,22 @@ def test_a_tool_may_name_itself_for_the_version_that_it_sets():
     assert heard(broken) == ("promote", "2", "1", MLFLOW)
 
 
+def test_a_server_may_name_the_end_of_a_plan_that_it_knew():
+    plan = ReleasePlan(canary=Canary(version="3", share=0.1, trial="t"))
+    rows = [*ROWS, row(3, "2", "2", "canary", plan=plan, promotion="p2")]
+    named = {MOVED_BY: '{"version": "2", "actor": "server a", "reason": "errors", "action": "return"}'}
+    state = shown(rows, "2")
+    state = replace(state, tags={**state.tags, **named})
+    comparison = compared(rows, carried(rows), state)
+    assert heard(comparison) == ("return", "2", "2", "server a")
+    assert (comparison.move.plan, comparison.move.promotion, comparison.carries) == (ReleasePlan(), "p2", True)
+    late = replace(state, tags={**shown(ROWS, "2").tags, **named})
+    assert heard(compared(rows, carried(ROWS), late)) is None, "the server did not know move 3"
+    ended = [*rows, row(4, "2", "2", "end")]
+    late = replace(state, tags={**shown(ended, "2").tags, **named})
+    assert heard(compared(ended, carried(ended), late)) is None, "the plan has ended already"
+
+
 def test_a_row_that_waits_is_carried():
     rows = [*ROWS, row(3, "2", "3")]
     assert compared(rows, carried(ROWS), shown(ROWS, "2")) == Comparison(carries=True)

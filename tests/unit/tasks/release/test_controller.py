@@ -307,3 +307,24 @@ def test_while_a_version_is_brought_and_loaded_a_failing_one_is_rolled_back(lead
     assert (lead.release_state.release(), lead.release_state.next()) == (now, None)
     lead.release_state.report(report.model_copy(update={"loaded": ["1", "2", "3"]}))
     assert after(lead).stable == "3", "the next step begins with what the guard left"
+
+
+def test_what_mlflow_tells_is_looked_for_once_more_after_a_look_that_runs(lead, workspace, monkeypatch):
+    started = []
+    monkeypatch.setattr(lead._background, "_start", lambda *given: started.append(given) or sleeping())
+    lead.release_state.nudge()
+    assert (lead.was_nudged(), lead.was_nudged(), started) == (True, False, []), "without moves the alias is followed"
+    crown(workspace, "tiny", "1")
+    lead.step()
+    for _ in range(2):
+        lead.release_state.nudge()
+        assert lead.was_nudged()
+        lead.release_state.nudge()
+        assert not lead.was_nudged(), "a look runs"
+        lead._background._looking.kill()
+        lead._background._looking.wait()
+    assert started == [("tasks.release.registry_jobs", "look")] * 2
+
+
+def sleeping():
+    return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
