@@ -78,37 +78,39 @@ class Lease:
 
 
 @contextlib.contextmanager
-def leased(state: Path, name: str, timeout_s: float = 0.0) -> Iterator[Lease]:
+def leased(state: Path, name: str, timeout_s: float = 0.0, above: int = 0) -> Iterator[Lease]:
     """Hold a lease during the block.
 
     Args:
         state: The workspace's state folder, `.loopline`.
         name: What may be done.
         timeout_s: Time to wait for another holder, in seconds.
+        above: The highest epoch that was seen in another store; the database may have been restored from a copy.
 
     Raises:
         StoreError: Another process holds it, or the database cannot be used.
     """
-    with tried(state, name, timeout_s) as lease:
+    with tried(state, name, timeout_s, above) as lease:
         if not isinstance(lease, Lease):
             raise StoreError(f"{name}: {_shown(lease)}, has it: wait for it, or end it")
         yield lease
 
 
 @contextlib.contextmanager
-def tried(state: Path, name: str, timeout_s: float = 0.0) -> Iterator[Lease | Mapping[str, Any]]:
+def tried(state: Path, name: str, timeout_s: float = 0.0, above: int = 0) -> Iterator[Lease | Mapping[str, Any]]:
     """Try to hold a lease during the block; yield the identity of the holder if another process holds it.
 
     Args:
         state: The workspace's state folder, `.loopline`.
         name: What may be done.
         timeout_s: Time to wait for another holder, in seconds.
+        above: As of `leased`.
 
     Raises:
         StoreError: The database cannot be used.
     """
     deadline = time.monotonic() + timeout_s
-    while not isinstance(lease := _take(state, name), Lease):
+    while not isinstance(lease := _take(state, name, above), Lease):
         if time.monotonic() >= deadline:
             yield lease
             return
@@ -143,7 +145,7 @@ def _shown(holder: Mapping[str, Any]) -> str:
     return f"{holder['host']}, pid {holder['pid']}"
 
 
-def _take(state: Path, name: str) -> Lease | dict[str, Any]:
+def _take(state: Path, name: str, above: int = 0) -> Lease | dict[str, Any]:
     """Take a lease that nobody holds; return the holder if somebody does."""
     from sqlalchemy import select
 
@@ -155,7 +157,7 @@ def _take(state: Path, name: str) -> Lease | dict[str, Any]:
         row = connection.execute(select(leases).where(leases.c.name == name).with_for_update()).first()
         if row and _is_valid(row.holder, row.until, now):
             return dict(row.holder)
-        epoch = row.epoch + 1 if row else 1
+        epoch = 1 + max(row.epoch if row else 0, above)
         until = now + TTL_S if database.is_shared() else None
         holder = processes.identity()
         database.upsert(connection, leases, {"name": name, "holder": holder, "epoch": epoch, "until": until})

@@ -34,6 +34,7 @@ from tasks.mlflow.delivery import BackgroundExporter
 from tasks.ranks.places import checked_spec
 from tasks.state.ingest_segments import receive
 from tasks.state.outbox import LOOP_RUN, Outbox
+from tasks.state.step_store import highest_epoch
 
 HANDOVER_S = 2 * TTL_S
 """The longest time from a SIGTERM to the end of a lease: a pod may renew it until Kubernetes kills it after 30 s."""
@@ -156,7 +157,7 @@ def _only_loop(state: Path, flow_run_id: str | None = None) -> Iterator[Lease]:
 
     with (
         held(state / LOOP_LOCK, busy, timeout_s),
-        leased(state.parents[1], lease_of(state), timeout_s) as lease,
+        leased(state.parents[1], lease_of(state), timeout_s, above=highest_epoch(state)) as lease,
     ):
         yield lease
 

@@ -93,6 +93,26 @@ class Checkpoints:
         return {path.stem: str(path.parents[1]) for path in manifests if _job_of(path.parents[1]) == self._place}
 
 
+def highest_epoch(state: Path) -> int:
+    """Return the highest epoch in the names of a project's checkpoints and pages at the object store; 0 if it has none.
+
+    The lease's epochs go on above it: a state database that was restored from a copy counts from an earlier one.
+
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+
+    Raises:
+        StoreError: The object store cannot be used.
+    """
+    store = object_store()
+    if store is None:
+        return 0
+    place = f"projects/{state.name}"
+    published = (path for name in ("card.html", "reports") for path in store.listed(f"{place}/published/{name}"))
+    epochs = [int(PurePosixPath(path).name) for path in published]
+    return max([*epochs, *map(_epoch_of, store.listed(f"{place}/checkpoints"))], default=0)
+
+
 def _job_of(prefix: PurePosixPath) -> PurePosixPath:
     """Return the prefix of a job, from one that may end with an epoch."""
     return prefix.parent if prefix.name.startswith(_EPOCH) else prefix

@@ -14,6 +14,7 @@ import pytest
 from models.errors import LeaseLostError, StoreError, UsageError
 from tasks.host import database, processes
 from tasks.host.leases import leased
+from tasks.host.object_store import ObjectStore
 from tasks.host.processes import OWNER
 from tasks.host.tables import leases
 from tasks.host.workspace import Project
@@ -162,6 +163,17 @@ def test_a_loop_that_another_machine_took_over_records_nothing_more(project: Pro
     assert last is not None
     assert (last.loop_id, last.state) == (loop.id, "running"), "its end is the other's to record"
     assert read_loops(state) == []
+
+
+@pytest.mark.parametrize("name", ["published/card.html/00000041", "checkpoints/train/k/epoch-00000041/blobs/x"])
+def test_after_a_restored_database_epochs_go_on_above_those_of_the_object_store(
+    name: str, project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOPLINE_ROOT", f"file://{tmp_path}/store")
+    for expected in (42, 43):
+        ObjectStore(f"file://{tmp_path}/store").put(f"projects/tiny/{name}", b"of a loop that the copy has not seen")
+        with open_stage(project) as stage:
+            assert stage.epoch == expected
 
 
 def test_a_data_stage_that_another_machine_took_over_records_nothing(project: Project) -> None:
