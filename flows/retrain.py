@@ -101,7 +101,7 @@ def _carried_round(project: Project, decision: Decision) -> dict[str, Any] | Sta
         with opened(project, overrides, decision.signal.kind, refresh, decision.loop_id) as loop:
             return round_trip(loop)
     except (GateRefused, DataError) as error:
-        words = champion_stays(project.spec().name)
+        words = champion_stays(project.workspace, project.spec().name)
         return Completed(name="Rejected", message=f"{words}: {error}" if words else str(error))
 
 

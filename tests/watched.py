@@ -35,16 +35,15 @@ class World:
         self.state = project.state(self.spec.name)
         self.told: dict[int, dict[str, float]] = {}
         self.champion = "1"
-        monkeypatch.setattr(registry_reader, "aliased", lambda model, alias="champion": self._version())
-        monkeypatch.setattr(registry_reader, "numbered", lambda model, number: None)
+        monkeypatch.setattr(registry_reader, "named", self._named)
         monkeypatch.setattr(delivery, "log_version_metrics", self._log)
         monkeypatch.setattr(monitor, "_write_page", self._keep_page)  # pictures take longer than all the rest
         self.cached = project.workspace.cache / "models" / self.spec.name
         if not self.cached.exists():
             self.register("1")
 
-    def _version(self):
-        return RegisteredVersion(number=self.champion, tags={}) if self.champion else None
+    def _named(self, root, model, name="champion"):
+        return RegisteredVersion(number=self.champion, tags={}) if self.champion and name == "champion" else None
 
     def _log(self, model, version, batches) -> None:
         self.told |= {step: metrics for step, (_, metrics) in batches.items()}

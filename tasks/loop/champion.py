@@ -42,8 +42,8 @@ def _deliver(workspace: Workspace) -> None:
         deliver(workspace)
 
 
-def champion_stays(model: str) -> str:
+def champion_stays(workspace: Workspace, model: str) -> str:
     """Return what a loop that promotes nothing leaves as it is, in words; empty if the registry is away."""
     with contextlib.suppress(StoreError):
-        return "the champion stays" if registry_reader.aliased(model) else "there is no champion yet"
+        return "the champion stays" if registry_reader.named(workspace.state, model) else "there is no champion yet"
     return ""

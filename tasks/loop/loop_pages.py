@@ -10,6 +10,7 @@ from pathlib import Path
 
 from models.errors import StoreError
 from models.files import write_bytes
+from models.project_spec.references import ALIASES
 from tasks.loop.work_gc import DAY_S
 from tasks.mlflow import registry_reader
 from tasks.state import shared_files
@@ -59,8 +60,7 @@ def sweep_pages(state: Path, used: Collection[str], days: float, now: float | No
     if not old:
         return
     with contextlib.suppress(OSError, StoreError):  # the next loop tries again
-        numbers = set(registry_reader.registered(state.name).aliases.values())
-        versions = [registry_reader.numbered(state.name, number) for number in numbers]
+        versions = [registry_reader.named(state.parents[1], state.name, alias) for alias in ALIASES]
         needed = {*used, *(version.loop_id for version in versions if version)}
         for folder in old:
             if folder.name not in needed:

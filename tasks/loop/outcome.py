@@ -9,7 +9,6 @@ from typing import Any
 
 from models.errors import DataError, GateRefused, LooplineError, StoreError
 from models.pipeline.records import StepRecord
-from models.project_spec.blocks import Spec
 from models.training.costs.summary import of_results
 from models.triggers.signal import EXPLAINED, Outcome, PastLoop
 from tasks.host import database
@@ -61,7 +60,8 @@ def conclude(loop: Loop, ended: LoopRecord, error: BaseException | None) -> None
     )
     history.save_loop(loop.state, ended, loop.lease, past)
     try:
-        _tell(loop.workspace, loop.state, past, _words(loop.done, loop.spec, past, error), past.model_dump(mode="json"))
+        words = _words(loop, past, error)
+        _tell(loop.workspace, loop.state, past, words, past.model_dump(mode="json"))
     except StoreError as trouble:
         loop.report.note(f"nobody is told of the loop's end: {trouble}")
 
@@ -96,7 +96,7 @@ def conclude_killed(
     )
     payload = {**past.model_dump(mode="json", exclude={"ended"}), "process": dict(loop.process)}
     history.record_loop(state, past, lease)
-    _tell(workspace, state, past, _without_promotion(past.reason, state.name), payload)
+    _tell(workspace, state, past, _without_promotion(workspace, past.reason, state.name), payload)
     return past.ended
 
 
@@ -143,20 +143,20 @@ def _spent(loop: Loop) -> float:
     return loop.lost_device_s + (costs["total"].device_seconds if costs else 0.0)
 
 
-def _words(done: dict[str, StepRecord], spec: Spec, past: PastLoop, error: BaseException | None) -> str:
+def _words(loop: Loop, past: PastLoop, error: BaseException | None) -> str:
     words = WORDS[past.outcome]
     if past.outcome != "promoted":
-        words = _without_promotion(words, spec.name)
-    if past.outcome in ("promoted", "kept") and "judge" in done:
-        return f"{words}: {'; '.join(done['judge'].result.get('reasons', []))}"
+        words = _without_promotion(loop.workspace, words, loop.spec.name)
+    if past.outcome in ("promoted", "kept") and "judge" in loop.done:
+        return f"{words}: {'; '.join(loop.done['judge'].result.get('reasons', []))}"
     if error is None:
         return words
     kind = type(error).__name__
     return f"{words}: {past.reason if kind in STOPS else f'{kind}: {error}'}"
 
 
-def _without_promotion(words: str, model: str) -> str:
-    return "; ".join(filter(None, (words, champion_stays(model))))
+def _without_promotion(workspace: Workspace, words: str, model: str) -> str:
+    return "; ".join(filter(None, (words, champion_stays(workspace, model))))
 
 
 def _shown(error: BaseException, outcome: Outcome) -> str:

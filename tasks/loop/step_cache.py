@@ -106,7 +106,10 @@ class StepCache:
 
     def champion(self) -> RegisteredVersion | None:
         """Return the registry's current champion, or None."""
-        return registry_reader.aliased(self.spec.name)
+        return self._version("champion")
+
+    def _version(self, name: str) -> RegisteredVersion | None:
+        return registry_reader.named(self.project.workspace.state, self.spec.name, name)
 
     def _start(self, step: Step, parts: Parts, records: Mapping[str, StepRecord]) -> Parts:
         """Return the identity of a training's initial weights: `3:<hash>` for a version, `file:<hash>`, or FRESH.
@@ -128,10 +131,10 @@ class StepCache:
         assert self.spec.train.start is not None
         weights = self.spec.train.start.weights
         if weights in ALIASES:
-            version = registry_reader.aliased(self.spec.name, weights)
+            version = self._version(weights)
             return version.identity if version else FRESH
         if weights.isdecimal():
-            version = registry_reader.numbered(self.spec.name, weights)
+            version = self._version(weights)
             if version is None:
                 raise UsageError(f"train.start.weights: {self.spec.name} has no version {weights}: name another")
             return version.identity
@@ -314,7 +317,7 @@ class StepCache:
         """Return why a record is invalid because the registry or DVC lost its result; None if they have it."""
         result = record.result
         if record.step == "register" and "key" in result:
-            version = registry_reader.numbered(self.spec.name, str(result["version"]))
+            version = self._version(str(result["version"]))
             if version is None or version.key != result["key"]:
                 return f"the registry has no version {result['version']} of this work"
         if record.step == "version" and "prepared" in result:

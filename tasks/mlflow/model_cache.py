@@ -66,9 +66,8 @@ def cached_version(
         StoreError: The registry is away and the cache does not contain the version, or the registry's files are not
             what was registered.
     """
-    look_up = registry_reader.aliased if requested in ALIASES else registry_reader.numbered
     try:
-        version = look_up(model, requested)
+        version = registry_reader.named(workspace.state, model, requested)
     except StoreError as error:
         try:
             cached = local_copy(workspace, model, requested, names)
@@ -155,7 +154,7 @@ def with_verdict(model: str, version: RegisteredVersion) -> RegisteredVersion:
     Raises:
         StoreError: The registry is unavailable.
     """
-    place = version.place or registry_reader.files_at(model, version.number)
+    place = _place_of(model, version)
     with suppress(OSError, ValueError, StoreError), _opened(place, VERDICT_FILE) as file:
         return version.model_copy(update={"verdict": Verdict.model_validate_json(file.read())})
     return version
@@ -170,8 +169,8 @@ def fetch(workspace: Workspace, model: str, number: str, folder: Path) -> None:
     import mlflow
 
     embedded_store.initialise(workspace)
-    _refuse_other_server(model, number)
-    version = registry_reader.numbered(model, number)
+    version = registry_reader.named(workspace.state, model, number)
+    _refuse_other_server(model, number, _place_of(model, version or RegisteredVersion(number=number)))
     with replacing_folder(folder) as place, tempfile.TemporaryDirectory(dir=place.parent) as temporary:
         with reaching_store():
             files = Path(mlflow.artifacts.download_artifacts(f"models:/{model}/{number}", dst_path=temporary))
@@ -198,7 +197,7 @@ def _chosen(hashes: Mapping[str, str], names: Collection[str]) -> dict[str, str]
 def _copied(model: str, version: RegisteredVersion, folder: Path, broken: Collection[str]) -> bool:
     """Copy files without MLflow; return False if they are in a store that only MLflow can read."""
     number, hashes = version.number, version.hashes
-    place = version.place or registry_reader.files_at(model, number)
+    place = _place_of(model, version)
     is_at_root = _below_root(place)[0] is not None
     if not is_at_root and not place.startswith((_SERVED, *_LOCAL)):
         return False
@@ -217,6 +216,10 @@ def _copied(model: str, version: RegisteredVersion, folder: Path, broken: Collec
         if path.is_file() and path.relative_to(folder).as_posix() not in hashes:
             path.unlink()  # of another version with this number: the registry was made anew
     return True
+
+
+def _place_of(model: str, version: RegisteredVersion) -> str:
+    return version.place or registry_reader.files_at(model, version.number)
 
 
 def _inside(folder: Path, name: str) -> Path:
@@ -265,9 +268,8 @@ def _server_of(netloc: str) -> str:
     return f"{scheme}://{netloc}" if netloc and netloc != parts.netloc else registry
 
 
-def _refuse_other_server(model: str, number: str) -> None:
+def _refuse_other_server(model: str, number: str, place: str) -> None:
     """Refuse a version that lies on another server: MLflow's client would send it the registry's token or password."""
-    place = registry_reader.files_at(model, number)
     parts = urllib.parse.urlsplit(place)
     server = _server_of(parts.netloc) if place.startswith(_SERVED) else place
     is_elsewhere = server.startswith(("http://", "https://")) and not is_same_server(

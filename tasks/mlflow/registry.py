@@ -292,6 +292,10 @@ class Registry:
         except MlflowException as error:
             if error.error_code != "RESOURCE_ALREADY_EXISTS":
                 raise
+            return
+        with database.writing(self._workspace.state) as connection:
+            row = registered_models.read(connection, self.model)
+            registered_models.save(connection, self.model, replace(row, looked=database.now(connection)))
 
 
 def _id() -> str:

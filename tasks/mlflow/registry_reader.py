@@ -20,12 +20,14 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from models.errors import StoreError
+from models.project_spec.references import ALIASES
 from models.serving.registry import ChampionMove, RegisteredVersion
-from tasks.host import http_client, sqlite_files, stores
+from tasks.host import database, http_client, sqlite_files, stores
 from tasks.host.http_client import is_same_server
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
 from tasks.mlflow.client import client, reaching_store
+from tasks.state.champion_moves import named_version
 from tasks.state.step_records import StepRecords
 
 JOURNAL = "loopline.journal."
@@ -101,6 +103,26 @@ def reading() -> Iterator[None]:
             yield
         finally:
             del _thread.reading
+
+
+def named(root: Path, model: str, name: str = "champion") -> RegisteredVersion | None:
+    """Return the version that an alias or a number names, by the rows of the state database; None: there is none.
+
+    A workspace that does not own the model, or never registered it, asks MLflow's server.
+
+    Args:
+        root: The workspace's state folder, `.loopline`.
+        model: The registered model, which has the project's name.
+        name: `champion`, `challenger`, `previous` or a number.
+
+    Raises:
+        StoreError: The database, or the registry of a workspace without rows, is away.
+    """
+    with database.reading(root):
+        version = named_version(root, model, name)
+    if version:
+        return version
+    return aliased(model, name) if name in ALIASES else numbered(model, name)
 
 
 def registered(model: str) -> RegisteredModel:
@@ -183,7 +205,7 @@ def _ask(endpoint: str, **query: str) -> dict[str, Any] | None:
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if stores.is_embedded(uri):
         return _from_file(stores.database_file(uri), endpoint, query)
-    if uri.startswith(("http://", "https://")):
+    if _is_server(uri):
         shared: _Reading | None = getattr(_thread, "reading", None)
         if shared is None:
             return _get(uri, endpoint, query)
@@ -195,6 +217,10 @@ def _ask(endpoint: str, **query: str) -> dict[str, Any] | None:
             shared.away = error
             raise
     return _through_mlflow(endpoint, query)
+
+
+def _is_server(uri: str) -> bool:
+    return uri.startswith(("http://", "https://"))
 
 
 def _from_file(path: Path, endpoint: str, query: Mapping[str, str]) -> dict[str, Any] | None:

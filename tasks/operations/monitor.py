@@ -64,7 +64,7 @@ def look(project: Project, spec: Spec, now: float | None = None) -> MonitoringRe
     folder = state / FOLDER
     receive(state)  # what servers wrote and no compactor has moved yet, and what other hosts wrote
     with opened(folder) as store:
-        champion = registry_reader.aliased(spec.name)
+        champion = registry_reader.named(project.workspace.state, spec.name)
         looking = _MonitoringRun(project, spec, state, store, champion.number if champion else None)
         looking.count_predictions()
         looking.count_labels()

@@ -116,7 +116,7 @@ def loop_overrides(project: Project) -> tuple[list[str], list[str]]:
     spec = project.spec()
     settings = None
     if spec.retrain.search == "reuse":
-        champion = registry_reader.aliased(spec.name)
+        champion = registry_reader.named(project.workspace.state, spec.name)
         parameters = champion.tags.get("loopline.params") if champion else None
         settings = json.loads(parameters) if parameters else None
     is_read_again = scheme_of(spec.data.source).is_read_again(Source(spec.data.source, project.folder))

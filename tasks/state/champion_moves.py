@@ -11,7 +11,10 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import GateRefused
 from models.serving.registry import ChampionMove, RegisteredVersion
+from models.serving.registry_comparison import back_from
 from tasks.host import database
+from tasks.state import registered_models, versions
+from tasks.state.versions import address_of, challenger_of, version_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, RowMapping, Select
@@ -38,17 +41,20 @@ class ServingState:
 
 
 def champion_of(root: Path, project: str) -> RegisteredVersion | None:
-    """Return the champion with its tags, by one query; None: no version serves.
+    """Return the champion with its tags, by one query; None: no version serves, or another workspace says which.
 
     Args:
         root: The workspace's state folder, `.loopline`.
         project: The project's name.
 
     Raises:
-        StoreError: The database cannot be used.
+        StoreError: The database cannot be used, or MLflow holds moves that were never read.
     """
-    state = serving_state(root, project)
-    return state.champion if state else None
+    with database.reading(root) as connection:
+        state = serving_state(root, project)
+        if state is None:
+            registered_models.refuse_unread(connection, project)
+    return state.champion if state and not state.is_foreign else None
 
 
 def serving_state(root: Path, project: str) -> ServingState | None:
@@ -67,7 +73,7 @@ def serving_state(root: Path, project: str) -> ServingState | None:
         return None
     move = _move(row)
     champion = move.after and RegisteredVersion(
-        number=move.after, tags=move.serving(row["tags"] or {}), place=row["place"] or ""
+        number=move.after, tags=move.serving(row["tags"] or {}), place=address_of(root, row["place"] or "")
     )
     return ServingState(move, champion or None, row["challenger"], bool(row["owner"]) and row["owner"] != row["own"])
 
@@ -105,6 +111,28 @@ def may_record(root: Path) -> bool:
         if connection.dialect.name == "sqlite":
             return True
         return bool(connection.scalar(select(func.has_table_privilege(champion_moves.name, "insert"))))
+
+
+def named_version(root: Path, project: str, name: str) -> RegisteredVersion | None:
+    """Return the version that an alias (`champion`, `challenger`, `previous`) or a number names; None: there is none.
+
+    Raises:
+        StoreError: The database cannot be used, or MLflow holds versions that were never read.
+    """
+    with database.reading(root) as connection:
+        if name == "champion":
+            return champion_of(root, project)
+        if name == "challenger":
+            stored = challenger_of(root, project)
+        elif name == "previous":
+            back = back_from(read(connection, project)[::-1], versions.removed(connection, project))
+            stored = version_of(root, project, back) if back is not None else None
+        else:
+            stored = version_of(root, project, name)
+        if stored is None:
+            registered_models.refuse_unread(connection, project)
+            return None
+    return stored.registered
 
 
 def moves_of(root: Path, project: str, limit: int | None = None) -> list[ChampionMove]:

@@ -6,6 +6,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.errors import StoreError
 from models.serving.registry_comparison import Intent, Projection
 from tasks.host import database
 
@@ -36,6 +37,36 @@ def projections(root: Path) -> dict[str, Projection]:
     with database.reading(root) as connection:
         rows = connection.execute(select(registered_models)).mappings()
         return {row["project"]: _projection(dict(row)) for row in rows}
+
+
+def is_followed(connection: Connection, project: str) -> bool:
+    """Return whether MLflow alone says what serves: this workspace never registered the model, or another owns it."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import registered_models as models
+    from tasks.host.tables import workspace
+
+    own = select(workspace.c.id).scalar_subquery().label("own")
+    row = connection.execute(select(models.c.owner, own).where(models.c.project == project)).first()
+    return row is None or row.owner not in ("", row.own)
+
+
+def refuse_unread(connection: Connection, project: str) -> None:
+    """Refuse to say that there is nothing as long as MLflow may hold moves and versions that were never read.
+
+    Raises:
+        StoreError: Nobody has looked at MLflow since the update, or since the database was restored.
+    """
+    from sqlalchemy import select
+
+    from tasks.host.tables import registered_models as models
+
+    row = connection.execute(select(models.c.looked).where(models.c.project == project)).first()
+    if row is not None and row.looked is None:
+        raise StoreError(
+            f"{project}: its versions must be read from MLflow first, once after an update or a restore: "
+            f"`loopline status {project}` reads them as soon as MLflow is there"
+        )
 
 
 def waiting(root: Path) -> list[str]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.serving.registry import KEY, RegisteredVersion
 from tasks.host import database
+from tasks.state import registered_models
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, RowMapping
@@ -62,13 +63,21 @@ def versions_of(root: Path, project: str) -> list[StoredVersion]:
         StoreError: The database cannot be used.
     """
     with database.reading(root) as connection:
-        return read(connection, project)
+        return [_placed(root, version) for version in read(connection, project)]
 
 
 def version_of(root: Path, project: str, number: str) -> StoredVersion | None:
     """Return the version with this number; None if there is none, or it was removed."""
     with database.reading(root) as connection:
-        return next(iter(read(connection, project, version=number)), None)
+        found = read(connection, project, version=number)
+    return _placed(root, found[0]) if found else None
+
+
+def challenger_of(root: Path, project: str) -> StoredVersion | None:
+    """Return the challenger; None: no version was judged since the last promotion, or it was removed."""
+    with database.reading(root) as connection:
+        number = registered_models.read(connection, project).challenger
+        return version_of(root, project, number) if number is not None else None
 
 
 def read(connection: Connection, project: str, **columns: str) -> list[StoredVersion]:
@@ -88,19 +97,6 @@ def save(connection: Connection, project: str, *stored: StoredVersion) -> None:
 
     if stored:
         database.upsert(connection, versions, *(_row(project, version) for version in stored))
-
-
-def challenger_of(root: Path, project: str) -> RegisteredVersion | None:
-    """Return the challenger; None: no version was judged since the last promotion, or it was removed."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import registered_models, versions
-
-    same = (versions.c.project == registered_models.c.project) & (versions.c.version == registered_models.c.challenger)
-    rows = select(versions.c.version, versions.c.tags).join(registered_models, same)
-    with database.reading(root) as connection:
-        row = connection.execute(rows.where(versions.c.project == project, versions.c.is_removed.is_(False))).first()
-    return RegisteredVersion(number=row.version, tags=row.tags) if row else None
 
 
 def removed(connection: Connection, project: str) -> set[str]:
@@ -134,6 +130,10 @@ def _row(project: str, version: StoredVersion) -> dict[str, Any]:
         "at": version.at,
         "is_removed": version.is_removed,
     }
+
+
+def _placed(root: Path, version: StoredVersion) -> StoredVersion:
+    return replace(version, place=address_of(root, version.place))
 
 
 def _version(row: RowMapping) -> StoredVersion:

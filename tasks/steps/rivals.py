@@ -85,7 +85,7 @@ def best_champion(
     from models.judge.stored_predictions import PREDICTIONS_FILE, StoredPredictions
 
     number = rival.best.partition(":")[0]
-    version = registry_reader.numbered(loop.spec.name, number) if rival.best else None
+    version = registry_reader.named(loop.workspace.state, loop.spec.name, number) if rival.best else None
     if version is None or version.identity != rival.best:
         if rival.best:
             loop.report.note(f"the best champion so far (version {number}) is gone: the champion is the reference now")

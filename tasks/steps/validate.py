@@ -135,7 +135,7 @@ def _validate(
         quarantined = _quarantine(loop, stage, outcome, table)
         raise GateRefused(
             f"{loop.spec.name}: the {stage} data was rejected: {_failures(report)}. "
-            f"{', '.join(filter(None, ('Nothing was trained', champion_stays(loop.spec.name))))}; "
+            f"{', '.join(filter(None, ('Nothing was trained', champion_stays(loop.workspace, loop.spec.name))))}; "
             f"the failing rows are in {quarantined}, the report is {page}{_cure(report)}"
         )
     if report["status"] == "warned":

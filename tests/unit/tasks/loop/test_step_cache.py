@@ -27,14 +27,24 @@ LEFT = {"version": {"raw": "1.dir", "prepared": "2.dir"}, "register": {"version"
 """What lies in the stores of other tools, by the records."""
 
 
+REGISTERED = RegisteredVersion(number="1", tags={"loopline.key": "k"})
+
+
+def crown(
+    monkeypatch: pytest.MonkeyPatch,
+    champion: RegisteredVersion | None,
+    registered: RegisteredVersion | None = REGISTERED,
+) -> None:
+    """The registry has a champion, and the version that the loop registered."""
+    monkeypatch.setattr(registry_reader, "named", lambda _, __, name: registered if name.isdecimal() else champion)
+
+
 @pytest.fixture
 def project(make_project: MakeProject, code_memory: str, monkeypatch: pytest.MonkeyPatch) -> Project:
     """Its dataset is in dvc.lock, its version in the registry."""
     project = make_project("tiny")
     monkeypatch.setattr(dvc_view, "hashes", lambda _: LEFT["version"])
-    monkeypatch.setattr(
-        registry_reader, "numbered", lambda *_: RegisteredVersion(number="1", tags={"loopline.key": "k"})
-    )
+    crown(monkeypatch, None)
     (project.workspace.cache / "code.json").write_text(code_memory)
     return project
 
@@ -149,7 +159,7 @@ def test_a_version_that_the_registry_does_not_hold_is_owed(
 ) -> None:
     """It was deleted, or another store is named by now."""
     record_all(project)
-    monkeypatch.setattr(registry_reader, "numbered", lambda *_: there)
+    crown(monkeypatch, None, there)
     assert first_owed(project) == ("register", ["the registry has no version 1 of this work"])
 
 
@@ -242,14 +252,14 @@ def test_the_champion_that_the_model_itself_became_owes_nothing(
 ) -> None:
     record_all(project)
     tags = {"loopline.weights_sha256": "w" * 64, "loopline.rival": ""}
-    monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number="1", tags=tags))
+    crown(monkeypatch, RegisteredVersion(number="1", tags=tags))
     assert first_owed(project) == ("", [])
 
 
 def test_another_champion_owes_the_verdict(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     record_all(project)
     tags = {"loopline.weights_sha256": "v" * 64}
-    monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number="2", tags=tags))
+    crown(monkeypatch, RegisteredVersion(number="2", tags=tags))
     step, reasons = first_owed(project)
     assert step == "judge"
     assert reasons == ["input champion: changed"]
@@ -260,13 +270,13 @@ def test_the_best_champion_so_far_is_a_rival_too_and_stays_that_of_its_own_verdi
 ) -> None:
     record_all(project)
     tags = {"loopline.weights_sha256": "v" * 64, "loopline.best": "1:abc"}
-    monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number="2", tags=tags))
+    crown(monkeypatch, RegisteredVersion(number="2", tags=tags))
     assert first_owed(project) == ("judge", ["input best champion so far: new", "input champion: changed"])
     own = {"loopline.weights_sha256": "w" * 64, "loopline.rival": "", "loopline.best": "1:abc"}
-    monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number="3", tags=own))
+    crown(monkeypatch, RegisteredVersion(number="3", tags=own))
     assert first_owed(project) == ("", [])
     judged = {**own, "loopline.judged_best": "1:abc"}
-    monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number="3", tags=judged))
+    crown(monkeypatch, RegisteredVersion(number="3", tags=judged))
     assert first_owed(project)[0] == "judge"
 
 
@@ -281,17 +291,17 @@ def test_data_that_was_validated_is_compared_with_another_champions_data_but_not
 
     def champion(number: str) -> None:
         tags = {"loopline.weights_sha256": "w" * 64, "loopline.rival": ""}
-        monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number=number, tags=tags))
+        crown(monkeypatch, RegisteredVersion(number=number, tags=tags))
 
     def away(*_: object) -> None:
         raise StoreError("away")
 
-    monkeypatch.setattr(registry_reader, "aliased", lambda *_: None)
+    crown(monkeypatch, None)
     step_cache = step_cache_of(project)
     record_all(project, validated=folder / "1.json")
     champion("1")
     assert first_owed(project) == ("", [])
-    monkeypatch.setattr(registry_reader, "aliased", away)
+    monkeypatch.setattr(registry_reader, "named", away)
     step, done = BY_NAME["validate-prepared"], done_before(BY_NAME["validate-prepared"])
     with pytest.raises(StoreError, match="registry is away"):
         step_cache.inputs(step, done, step_cache.parts(step, done)).external("reference")
@@ -316,10 +326,10 @@ def test_weights_to_begin_with_are_looked_up_once_for_all_that_else_decides(
 ) -> None:
     def champion(number: str) -> None:
         tags = {"loopline.weights_sha256": number * 64, "loopline.rival": ""}
-        monkeypatch.setattr(registry_reader, "aliased", lambda *_: RegisteredVersion(number=number, tags=tags))
+        crown(monkeypatch, RegisteredVersion(number=number, tags=tags))
 
     start = "train.start.weights=champion"
-    monkeypatch.setattr(registry_reader, "aliased", lambda *_: None)
+    crown(monkeypatch, None)
     assert step_cache_of(project, start).parts(BY_NAME["search"], done_before(BY_NAME["search"]))[ORIGIN] == FRESH
     champion("1")
     record_all(project, start)
@@ -436,13 +446,13 @@ def test_equal_rows_stay_as_they_are_for_a_champion_until_the_spec_says_otherwis
 
     champion = RegisteredVersion(number="2", tags={"loopline.weights_sha256": "v" * 64})
     assert rule() == "together"
-    monkeypatch.setattr(registry_reader, "aliased", lambda *_: champion)
+    crown(monkeypatch, champion)
     assert rule() == "apart"
     assert rule("data.split.equal_rows=together") == "together"
     assert rule("data.split.by=position") is None
     record_all(project)
-    monkeypatch.setattr(registry_reader, "aliased", lambda *_: None)
+    crown(monkeypatch, None)
     assert rule() == "apart"
     record_all(project, "data.split.equal_rows=together")
-    monkeypatch.setattr(registry_reader, "aliased", lambda *_: champion)
+    crown(monkeypatch, champion)
     assert rule() == "together"

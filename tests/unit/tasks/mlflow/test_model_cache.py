@@ -30,7 +30,7 @@ def registry(monkeypatch, store):
     tags = {FILES: json.dumps({path.name: sha256(path) for path in store.iterdir()})}
     fetched: list[str] = []
 
-    def found(model, wanted="champion"):
+    def found(root, model, wanted="champion"):
         if fetched[-1:] == ["away"]:
             raise StoreError("the registry cannot be reached")
         return RegisteredVersion(number="3", tags=tags) if wanted in ("champion", "3") else None
@@ -39,8 +39,7 @@ def registry(monkeypatch, store):
         fetched.append(number)
         return str(store)
 
-    monkeypatch.setattr(registry_reader, "aliased", found)
-    monkeypatch.setattr(registry_reader, "numbered", found)
+    monkeypatch.setattr(registry_reader, "named", found)
     monkeypatch.setattr(registry_reader, "files_at", located)
     return fetched
 

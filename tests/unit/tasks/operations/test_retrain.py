@@ -89,7 +89,7 @@ def test_every_decision_is_told(project: Project) -> None:
 def test_the_champions_own_settings_are_used_again(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
     assert loop_overrides(project) == ([], [])
     champion = RegisteredVersion(number="3", tags={"loopline.params": '{"train.lr": 0.1}'})
-    monkeypatch.setattr(registry_reader, "aliased", lambda *_: champion)
+    monkeypatch.setattr(registry_reader, "named", lambda *_: champion)
     assert loop_overrides(project)[0] == ["search.trials=0", 'search.settings={"train.lr": 0.1}']
 
 

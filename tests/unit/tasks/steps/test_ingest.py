@@ -193,7 +193,7 @@ def test_labels_of_another_target_are_no_rows_and_another_target_is_another_tabl
     project.spec_path.write_text(project.spec_path.read_text().replace("target: y", "target: c"))
     of_y = registry_reader.RegisteredVersion(number="1", tags={"loopline.target": "y"})
     for known, joined in ((None, 2), (of_y, 0)):
-        monkeypatch.setattr(registry_reader, "numbered", lambda *_, known=known: known)
+        monkeypatch.setattr(registry_reader, "named", lambda *_, known=known: known)
         record, _ = ingested(project, refresh=True)
         assert (record.result["feedback"]["joined"], record.result["feedback"]["other"]) == (joined, 2 - joined)
         assert record.result["rows"] == 200 + joined
