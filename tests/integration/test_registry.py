@@ -10,9 +10,8 @@ from typing import Any
 import pytest
 
 from models.errors import GateRefused, LeaseLostError, StoreError, UsageError
-from models.serving.registry import UNRECORDED, RegisteredVersion
+from models.serving.registry import UNRECORDED
 from models.serving.registry_comparison import JOURNAL
-from tasks.host import database
 from tasks.host.leases import leased
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
@@ -22,7 +21,7 @@ from tasks.mlflow.delivery import experiment_id
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, registered
 from tasks.mlflow.stored_versions import read_all
-from tasks.state import registered_models
+from tasks.state import registered_models, versions
 from tasks.state.versions import address_of, challenger_of, version_of, versions_of
 from tasks.state.workspace_id import workspace_id
 from tests.integration.conftest import Processes
@@ -78,11 +77,12 @@ def test_a_registered_version_is_a_row_and_the_challenger(both: Workspace, model
     made = register(both, model, 2)
     rows = versions_of(both.state, model)
     assert [row.number for row in rows] == ["1", "2"]
-    assert rows == read_all(client(), model, both.state)
+    in_mlflow = read_all(client(), model, both.state)
+    assert rows == [replace(row, place=address_of(both.state, row.place)) for row in in_mlflow]
     assert rows[0].tags == {"loopline.key": "key-1", "loopline.loop_id": "l", "n": "1"}
     assert rows[0].run == client().get_model_version(model, "1").run_id
-    assert address_of(both.state, rows[0].place) == files_at(model, "1")
-    assert challenger_of(both.state, model) == RegisteredVersion(number="2", tags=rows[1].tags)
+    assert rows[0].place == files_at(model, "1")
+    assert challenger_of(both.state, model) == rows[1]
     assert alias(model, "challenger") == "2"
     made.judge("1", {"loopline.verdict": "promote"})
     assert version_of(both.state, model, "1").registered.tags["loopline.verdict"] == "promote"
@@ -92,14 +92,12 @@ def test_a_registered_version_is_a_row_and_the_challenger(both: Workspace, model
 def test_a_version_whose_row_was_not_written_is_found_by_its_key(place: Workspace, model: str) -> None:
     """Killed between MLflow and the row: MLflow says that no row names it, until the next run writes the row."""
 
-    @contextlib.contextmanager
-    def killed(*_: Any, **__: Any) -> Iterator[None]:
+    def killed(*_: Any) -> None:
         raise KeyboardInterrupt
-        yield
 
     workspace_id(place.state)
     with pytest.MonkeyPatch.context() as patch, pytest.raises(KeyboardInterrupt):  # noqa: PT012
-        patch.setattr(database, "writing", killed)
+        patch.setattr(versions, "save", killed)
         register(place, model)
     assert UNRECORDED in client().get_model_version(model, "1").tags
     assert read_all(client(), model, place.state) == versions_of(place.state, model) == []
