@@ -144,9 +144,12 @@ class Registry:
             UsageError: There is no such version.
             StoreError: The registry is unavailable.
         """
-        registered = registry_reader.numbered(self.model, version)
+        state = self._workspace.state
+        registered = registry_reader.named(state, self.model, version)
         if registered is None:
-            numbers = ", ".join(sorted(self._versions(), key=int)[-8:]) or "none yet"
+            numbers = (
+                ", ".join([stored.number for stored in versions.versions_of(state, self.model)][-8:]) or "none yet"
+            )
             raise UsageError(f"{self.model} has no version {version!r}: there is {numbers}")
         return registered.tags
 
@@ -279,10 +282,6 @@ class Registry:
         projection = registered_models.read(connection, self.model)
         registered_models.save(connection, self.model, replace(projection, challenger=version))
 
-    def _versions(self) -> set[str]:
-        with reaching_store():
-            return {str(found.version) for found in self._store.search_model_versions(f"name = '{self.model}'")}
-
     def _ensure_model(self, description: str) -> None:
         from mlflow.exceptions import MlflowException
 
@@ -294,7 +293,7 @@ class Registry:
                 raise
             return
         with database.writing(self._workspace.state) as connection:
-            row = registered_models.read(connection, self.model)
+            row = replace(registered_models.read(connection, self.model), owner=tags[OWNER])
             registered_models.save(connection, self.model, replace(row, looked=database.now(connection)))
 
 

@@ -118,10 +118,12 @@ def named(root: Path, model: str, name: str = "champion") -> RegisteredVersion |
     Raises:
         StoreError: The database, or the registry of a workspace without rows, is away.
     """
-    with database.reading(root):
+    with database.reading(root) as connection:
         version = named_version(root, model, name)
-    if version:
-        return version
+        if version or not registered_models.is_followed(connection, model):
+            return version
+    if not _is_server(os.environ["MLFLOW_TRACKING_URI"]):
+        return None
     return aliased(model, name) if name in ALIASES else numbered(model, name)
 
 

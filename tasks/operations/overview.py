@@ -15,6 +15,7 @@ from models.files import read_json
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME, PlannedStep
 from models.project_spec.blocks import Spec
+from models.project_spec.references import ALIASES
 from models.project_spec.schedule import parse
 from models.report import facts
 from models.report.data import drifting, failing
@@ -35,6 +36,7 @@ from tasks.platform import open_signals
 from tasks.platform.report_pages import known_pages, loop_pages
 from tasks.platform.services import ServiceState, services_of
 from tasks.state import findings, shared_files
+from tasks.state.champion_moves import newest_moves
 from tasks.state.step_records import latest_records, newest_records
 from tasks.state.store_sizes import measured
 
@@ -115,7 +117,7 @@ class _Rows(NamedTuple):
     verdicts: Mapping[str, list[StepRecord]]
     decisions: Mapping[str, list[Decision]]
     undecided: Mapping[str, list[Signal]]
-    most: int
+    moves: Mapping[str, list[ChampionMove]]
 
 
 def _all_facts(
@@ -140,7 +142,7 @@ def _rows(workspace: Workspace, folders: Mapping[str, Path], names: Sequence[str
         newest_records(state, names, "promote", limit),
         decisions.newest(state, names, MOST_DECISIONS),
         open_signals.undecided_of_all(workspace),
-        limit,
+        newest_moves(state, names, limit),
     )
 
 
@@ -159,7 +161,7 @@ def _lit(
 
 def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memories) -> facts.ProjectFacts:
     step_cache = StepCache(project, spec, memories, rows.recorded)
-    registry = _registry(step_cache, rows.most)
+    registry = _registry(step_cache)
     planned = registry.planned
     owed = [step.step for step in planned if step.state != "done"]
     records = {step.step: step.record for step in planned if step.record and step.state == "done"}
@@ -175,7 +177,7 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
         champion=registry.champion,
         challenger=registry.challenger,
         previous=registry.previous,
-        moves=[*registry.moves],
+        moves=rows.moves.get(spec.name, []),
         loop=_loop(step_cache.state, last, history, loops),
         history=_history(loops, history),
         owed=owed,
@@ -207,20 +209,18 @@ class _Registered(NamedTuple):
     champion: RegisteredVersion | None = None
     challenger: RegisteredVersion | None = None
     previous: str | None = None
-    moves: Sequence[ChampionMove] = ()
     trouble: str = ""
 
 
-def _registry(step_cache: StepCache, limit: int) -> _Registered:
-    name = step_cache.spec.name
+def _registry(step_cache: StepCache) -> _Registered:
+    name, root = step_cache.spec.name, step_cache.project.workspace.state
     try:
-        model = registry_reader.registered(name)
+        champion, challenger, previous = (registry_reader.named(root, name, alias) for alias in ALIASES)
         return _Registered(
             step_cache.plan(),
-            _version(name, model.aliases.get("champion")),
-            _version(name, model.aliases.get("challenger")),
-            model.aliases.get("previous"),
-            model.moves(limit),
+            champion and model_cache.with_verdict(name, champion),
+            challenger and model_cache.with_verdict(name, challenger),
+            previous.number if previous else None,
         )
     except StoreError as error:
         return _Registered(step_cache.plan_data(), trouble=str(error))
@@ -238,11 +238,6 @@ def _serving(state: Path) -> facts.ServingSummary | None:
 def _backtest(state: Path) -> str:
     """Return the summary of the last backtest."""
     return str(read_json(state / "backtest" / "backtest.json").get("summary", ""))
-
-
-def _version(model: str, number: str | None) -> RegisteredVersion | None:
-    version = registry_reader.numbered(model, number) if number else None
-    return model_cache.with_verdict(model, version) if version else None
 
 
 def _loop(place: Path, last: LoopRecord | None, history: list[StepRecord], ended: list[PastLoop]) -> facts.LastLoop:
