@@ -63,11 +63,13 @@ class Memories(NamedTuple):
 class Recorded(NamedTuple):
     """What the state database holds of several projects, read at once for who looks at one moment.
 
-    `folders` is what `Workspace.folders` returned; `latest` holds the last record by project and step.
+    `folders` is what `Workspace.folders` returned; `latest` holds the last record by project and step, and
+    `named` the versions by project and alias or number, without projects of which MLflow must be asked.
     """
 
     folders: Mapping[str, Path]
     latest: Mapping[str, Mapping[str, StepRecord]]
+    named: Mapping[str, Mapping[str, RegisteredVersion]]
 
 
 def memories_of(workspace: Workspace) -> Memories:
@@ -102,13 +104,17 @@ class StepCache:
         store = object_store()
         keep_s = work_gc.keep_days() * work_gc.DAY_S
         self._is_onlooker = recorded is not None
+        self._named = recorded.named.get(spec.name) if recorded else None
         self.store = StepStore(store, self.state, self.records, self.hashes, keep_s) if store else None
 
     def champion(self) -> RegisteredVersion | None:
         """Return the registry's current champion, or None."""
-        return self._version("champion")
+        return self.version("champion")
 
-    def _version(self, name: str) -> RegisteredVersion | None:
+    def version(self, name: str) -> RegisteredVersion | None:
+        """Return the version that an alias or a number names, or None."""
+        if self._named is not None and (name in self._named or name in ALIASES):
+            return self._named.get(name)
         return registry_reader.named(self.project.workspace.state, self.spec.name, name)
 
     def _start(self, step: Step, parts: Parts, records: Mapping[str, StepRecord]) -> Parts:
@@ -131,10 +137,10 @@ class StepCache:
         assert self.spec.train.start is not None
         weights = self.spec.train.start.weights
         if weights in ALIASES:
-            version = self._version(weights)
+            version = self.version(weights)
             return version.identity if version else FRESH
         if weights.isdecimal():
-            version = self._version(weights)
+            version = self.version(weights)
             if version is None:
                 raise UsageError(f"train.start.weights: {self.spec.name} has no version {weights}: name another")
             return version.identity
@@ -317,7 +323,7 @@ class StepCache:
         """Return why a record is invalid because the registry or DVC lost its result; None if they have it."""
         result = record.result
         if record.step == "register" and "key" in result:
-            version = self._version(str(result["version"]))
+            version = self.version(str(result["version"]))
             if version is None or version.key != result["key"]:
                 return f"the registry has no version {result['version']} of this work"
         if record.step == "version" and "prepared" in result:

@@ -42,6 +42,8 @@ from tasks.state.store_sizes import measured
 
 MOST_LOOPS = 10
 """Number of the last loops, verdicts and moves of a project that its page shows."""
+MOST_MOVES = 100
+"""Among these the champion to which a rollback would go is looked for."""
 MOST_DECISIONS = 30
 """Among these may be a question that waits for a person; no page shows more than 10."""
 ENDED_EARLY = ("failed", "rejected", "cancelled", "killed")
@@ -118,6 +120,7 @@ class _Rows(NamedTuple):
     decisions: Mapping[str, list[Decision]]
     undecided: Mapping[str, list[Signal]]
     moves: Mapping[str, list[ChampionMove]]
+    most: int
 
 
 def _all_facts(
@@ -135,14 +138,19 @@ def _all_facts(
 
 def _rows(workspace: Workspace, folders: Mapping[str, Path], names: Sequence[str], limit: int) -> _Rows:
     state = workspace.state
+    latest = latest_records(state, names, [*BY_NAME])
+    registered = {name: [record.result] if (record := latest[name].get("register")) else [] for name in names}
+    numbers = {name: [str(result.get("version")) for result in results] for name, results in registered.items()}
+    moves = newest_moves(state, names, MOST_MOVES if limit > 1 else 1)
     return _Rows(
-        Recorded(folders, latest_records(state, names, [*BY_NAME])),
+        Recorded(folders, latest, registry_reader.all_named(state, moves, numbers)),
         last_loops(state, names),
         newest_loops(state, names, limit),
         newest_records(state, names, "promote", limit),
         decisions.newest(state, names, MOST_DECISIONS),
         open_signals.undecided_of_all(workspace),
-        newest_moves(state, names, limit),
+        moves,
+        limit,
     )
 
 
@@ -177,7 +185,7 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
         champion=registry.champion,
         challenger=registry.challenger,
         previous=registry.previous,
-        moves=rows.moves.get(spec.name, []),
+        moves=rows.moves.get(spec.name, [])[: rows.most],
         loop=_loop(step_cache.state, last, history, loops),
         history=_history(loops, history),
         owed=owed,
@@ -213,9 +221,9 @@ class _Registered(NamedTuple):
 
 
 def _registry(step_cache: StepCache) -> _Registered:
-    name, root = step_cache.spec.name, step_cache.project.workspace.state
+    name = step_cache.spec.name
     try:
-        champion, challenger, previous = (registry_reader.named(root, name, alias) for alias in ALIASES)
+        champion, challenger, previous = (step_cache.version(alias) for alias in ALIASES)
         return _Registered(
             step_cache.plan(),
             champion and model_cache.with_verdict(name, champion),

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import functools
 import uuid
-from collections.abc import Sequence
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import GateRefused
 from models.serving.registry import ChampionMove, RegisteredVersion
-from models.serving.registry_comparison import back_from
+from models.serving.registry_comparison import Projection, back_from
 from tasks.host import database
 from tasks.state import registered_models, versions
 from tasks.state.versions import address_of, challenger_of, version_of
@@ -133,6 +133,58 @@ def named_version(root: Path, project: str, name: str) -> RegisteredVersion | No
             registered_models.refuse_unread(connection, project)
             return None
     return stored.registered
+
+
+def named_versions(
+    root: Path, moves: Mapping[str, Sequence[ChampionMove]], numbers: Mapping[str, Collection[str]]
+) -> dict[str, dict[str, RegisteredVersion]]:
+    """Return versions of several projects by alias and number, in three queries; those that do not exist are left out.
+
+    A project whose moves another workspace has, or that must be read from MLflow first, is left out.
+
+    Args:
+        root: The workspace's state folder, `.loopline`.
+        moves: The newest moves of each project, newest first.
+        numbers: The numbers that are needed besides the aliases, by project.
+    """
+    with database.reading(root) as connection:
+        projections, own = registered_models.projections(root), registered_models.own_id(connection)
+        removed = versions.removed_of(connection, [*numbers])
+        aliases: dict[str, dict[str, str | None]] = {}
+        for project in numbers:
+            projection, of_project = projections.get(project, Projection(looked=0.0)), moves.get(project, [])
+            if projection.owner in ("", own) and (of_project or projection.looked is not None):
+                aliases[project] = {
+                    "champion": of_project[0].after if of_project else None,
+                    "challenger": projection.challenger,
+                    "previous": back_from(of_project[::-1], removed.get(project, set())),
+                }
+        needed = {project: {*numbers[project], *of_project.values()} for project, of_project in aliases.items()}
+        chosen = [(project, number) for project, of_project in needed.items() for number in of_project if number]
+        stored = versions.read_these(connection, chosen)
+    return {
+        project: _by_name(root, project, of_project, moves.get(project, ()), stored)
+        for project, of_project in aliases.items()
+    }
+
+
+def _by_name(
+    root: Path,
+    project: str,
+    aliases: Mapping[str, str | None],
+    moves: Sequence[ChampionMove],
+    stored: Mapping[tuple[str, str], RegisteredVersion],
+) -> dict[str, RegisteredVersion]:
+    named = {
+        number: version.model_copy(update={"place": address_of(root, version.place)})
+        for (owner, number), version in stored.items()
+        if owner == project
+    }
+    named |= {alias: named[number] for alias, number in aliases.items() if number and number in named}
+    if champion := aliases["champion"]:
+        version = named.get(champion, RegisteredVersion(number=champion))
+        named["champion"] = version.model_copy(update={"tags": moves[0].serving(version.tags)})
+    return named
 
 
 def moves_of(root: Path, project: str, limit: int | None = None) -> list[ChampionMove]:

@@ -39,16 +39,23 @@ def projections(root: Path) -> dict[str, Projection]:
         return {row["project"]: _projection(dict(row)) for row in rows}
 
 
+def own_id(connection: Connection) -> str | None:
+    """Return the workspace's id; None if it has none yet, so that it owns no model either."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import workspace
+
+    return connection.scalar(select(workspace.c.id))
+
+
 def is_followed(connection: Connection, project: str) -> bool:
     """Return whether MLflow alone says what serves: this workspace never registered the model, or another owns it."""
     from sqlalchemy import select
 
     from tasks.host.tables import registered_models as models
-    from tasks.host.tables import workspace
 
-    own = select(workspace.c.id).scalar_subquery().label("own")
-    row = connection.execute(select(models.c.owner, own).where(models.c.project == project)).first()
-    return row is None or row.owner not in ("", row.own)
+    row = connection.execute(select(models.c.owner).where(models.c.project == project)).first()
+    return row is None or row.owner not in ("", own_id(connection))
 
 
 def refuse_unread(connection: Connection, project: str) -> None:

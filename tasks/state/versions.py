@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -91,6 +91,30 @@ def read(connection: Connection, project: str, **columns: str) -> list[StoredVer
     return [_version(row) for row in connection.execute(rows).mappings()]
 
 
+def read_these(connection: Connection, chosen: Sequence[tuple[str, str]]) -> dict[tuple[str, str], RegisteredVersion]:
+    """Return versions by project and number, without those that were removed, by a connection."""
+    from sqlalchemy import select, tuple_
+
+    from tasks.host.tables import versions
+
+    same = tuple_(versions.c.project, versions.c.version).in_(chosen)
+    rows = connection.execute(select(versions).where(same, versions.c.is_removed.is_(False))).mappings()
+    return {(row["project"], row["version"]): _version(row).registered for row in rows}
+
+
+def removed_of(connection: Connection, projects: Sequence[str]) -> dict[str, set[str]]:
+    """Return the numbers of the versions of projects that were deleted in MLflow, by a connection."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import versions
+
+    removed: dict[str, set[str]] = {}
+    rows = select(versions.c.project, versions.c.version).where(versions.c.is_removed)
+    for project, number in connection.execute(rows.where(versions.c.project.in_(projects))):
+        removed.setdefault(project, set()).add(number)
+    return removed
+
+
 def save(connection: Connection, project: str, *stored: StoredVersion) -> None:
     """Insert or update versions, by a connection that writes."""
     from tasks.host.tables import versions
@@ -101,12 +125,7 @@ def save(connection: Connection, project: str, *stored: StoredVersion) -> None:
 
 def removed(connection: Connection, project: str) -> set[str]:
     """Return the numbers of the versions that were deleted in MLflow, by a connection."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import versions
-
-    rows = select(versions.c.version).where(versions.c.project == project, versions.c.is_removed)
-    return set(connection.scalars(rows))
+    return removed_of(connection, [project]).get(project, set())
 
 
 def remove(connection: Connection, project: str, *numbers: str) -> None:

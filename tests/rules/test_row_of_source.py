@@ -70,7 +70,7 @@ def test_who_looks_at_many_projects_asks_no_source(project: Project) -> None:
     record(project)
     (project.folder / "stamp").unlink()
     spec, workspace = read_spec(project.spec_path), project.workspace
-    recorded = Recorded(workspace.folders(), latest_records(workspace.state, [spec.name], [*BY_NAME]))
+    recorded = Recorded(workspace.folders(), latest_records(workspace.state, [spec.name], [*BY_NAME]), {})
     assert state(StepCache(project, spec, recorded=recorded)) == ("done", [])
     with pytest.raises(UserCodeError, match="FileNotFoundError"):
         state(cache_of(project))

@@ -14,6 +14,7 @@ from sqlalchemy import Engine, event
 
 from models.pipeline.records import StepRecord
 from models.report.facts import ProjectFacts
+from models.serving.registry_comparison import Projection
 from models.triggers.signal import Decision, PastLoop, Signal
 from tasks.host import database, processes
 from tasks.host.workspace import Project, Workspace
@@ -22,6 +23,7 @@ from tasks.loop.history import LoopRecord, save_loop
 from tasks.mlflow import embedded_store
 from tasks.operations.overview import known_projects, name_of, overview, project_named
 from tasks.prefect import events
+from tasks.state import registered_models
 from tasks.state.step_records import StepRecords
 from tests.conftest import MakeProject
 from tests.told_facts import findings, window
@@ -228,10 +230,10 @@ def test_the_whole_workspace(workspace: Workspace, project: Project) -> None:
 
 
 def test_a_registry_that_cannot_be_read_is_told(workspace: Workspace, project: Project) -> None:
-    path = workspace.state / "mlflow" / "mlflow.db"
-    path.parent.mkdir()
-    path.write_bytes(b"no database at all" * 100)
-    assert "the registry cannot be read" in told(project).light.reason
+    """As of an older Loopline: MLflow holds moves that no row has yet."""
+    with database.writing(workspace.state) as connection:
+        registered_models.save(connection, "tiny", Projection())
+    assert "its versions must be read from MLflow first" in told(project).light.reason
 
 
 def test_many_loops_are_not_all_read(
@@ -322,7 +324,7 @@ def test_all_projects_are_read_in_one_transaction_and_by_one_connection(
         sqlite3, "connect", lambda path, *args, **named: connections.append(str(path)) or connect(path, *args, **named)
     )
     assert [one.name for one in overview(project.workspace).projects] == ["second", "third", "tiny"]
-    assert sum("mlflow.db" in path for path in connections) == 1
+    assert not [path for path in connections if "mlflow.db" in path], "nothing is read from MLflow's own file"
     assert len(begun) == 2, "the projects, and the sizes of the stores"
 
 
