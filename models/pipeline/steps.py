@@ -148,7 +148,10 @@ STEPS = (
         after=("ingest", "prepare", "export"),  # a champion may need columns no longer prepared
         results=("prepare", "export"),
         external=("champion",),
-        reads=("name", "data.split", "goal", "judge", "serve.max_latency_ms", "train.seed", "train.class_weights"),
+        reads=(
+            *("name", "data.split", "goal", "judge", "-judge.promotion"),
+            *("serve.max_latency_ms", "train.seed", "train.class_weights"),
+        ),
         code=("tasks.steps.judge", INPUT_ROWS),
         libraries=("onnxruntime", "numpy", "scipy"),
         references=("goal.metric",),

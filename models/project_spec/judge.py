@@ -37,6 +37,11 @@ class Judge(SpecBlock):
         1000, ge=100, le=1_000_000, description="Samples of the bootstrap; the time grows with them."
     )
     min_samples: Whole = Field(30, ge=1, description="No promotion with fewer test examples than this.")
+    promotion: Literal["anyone", "loopline"] = Field(
+        "anyone",
+        description="Who may move the champion. anyone: a move in MLflow counts; loopline: it is put back, "
+        "and an event says so.",
+    )
     slices: list[str] = Field(
         default_factory=list,
         description="Columns; each value is a slice that is judged by itself.",

@@ -275,6 +275,18 @@ def _overruled(rows: Sequence[ChampionMove], reason: str) -> ChampionMove | None
     return next_move(rows, action="overruled", by=MLFLOW, reason=reason, **kept)
 
 
+def differs(projection: Projection, state: RegistryState, now: float) -> bool:
+    """Return whether MLflow shows something else than what was carried, so that it must be compared.
+
+    Args:
+        projection: How far MLflow follows.
+        state: What MLflow shows; its versions are not needed.
+        now: Unix time, by the database's clock.
+    """
+    settled = {projection.alias, *_alive(projection.intents, now)}
+    return state.champion not in settled or state.mark != projection.mark
+
+
 def next_move(rows: Sequence[ChampionMove], **fields: Any) -> ChampionMove:
     """Return a move after these, oldest first, which has no id and no time until it is recorded."""
     number, before = (rows[-1].number, rows[-1].after) if rows else (0, None)

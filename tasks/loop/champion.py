@@ -9,12 +9,14 @@ import contextlib
 import functools
 from typing import TYPE_CHECKING
 
-from models.errors import StoreError
+from models.errors import LooplineError, StoreError
 from models.serving.registry import ChampionMove
+from models.serving.registry_comparison import Projection
 from tasks.host.workspace import Workspace
 from tasks.mlflow import registry_reader
 from tasks.mlflow.registry import Announcer, Registry
 from tasks.prefect.events import CHAMPION_MOVED, RELEASE_CHANGED, Event, deliver, store
+from tasks.state.registered_models import projection_of
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -23,7 +25,27 @@ if TYPE_CHECKING:
 def open_registry(workspace: Workspace, model: str, actor: str = "") -> Registry:
     """Return the registry of a model; each move is sent as an event. `actor` moves it; default: account and host."""
     announcer = Announcer(functools.partial(on_move, model), functools.partial(_deliver, workspace))
-    return Registry(workspace, model, announcer, actor)
+    return Registry(workspace, model, announcer, actor, functools.partial(_is_closed, workspace, model))
+
+
+def _is_closed(workspace: Workspace, model: str) -> bool:
+    """Return whether the project's spec says that promotions go through Loopline alone; without a spec, False."""
+    for project in sorted(workspace.projects(), key=lambda project: project.folder.name != model):
+        with contextlib.suppress(LooplineError):
+            spec = project.spec()
+            if spec.name == model:
+                return spec.judge.promotion == "loopline"
+    return False
+
+
+def hear(workspace: Workspace, model: str) -> None:
+    """Record what was moved in MLflow and carry there what waits, if this workspace registered a version.
+
+    Raises:
+        GateRefused: The model belongs to another workspace.
+    """
+    if projection_of(workspace.state, model) != Projection():
+        open_registry(workspace, model).look()
 
 
 def on_move(model: str, connection: Connection, move: ChampionMove) -> None:

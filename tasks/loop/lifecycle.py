@@ -24,6 +24,7 @@ from tasks.host.object_store import object_store
 from tasks.host.processes import OWNER
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import work_gc
+from tasks.loop.champion import hear
 from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, last_loop, lease_of, save_loop
 from tasks.loop.loop import TORCH_STEPS, Loop, Reporter, SilentReporter
 from tasks.loop.loop_pages import sweep_pages
@@ -55,6 +56,7 @@ def open_loop(
 
     Raises:
         UsageError: The spec is wrong, or another project has its name.
+        GateRefused: The registered model belongs to another workspace.
         StoreError: Another loop of the project runs, the registry was lost, or the object store cannot be used.
     """
     spec = checked_spec(project, overrides)
@@ -67,6 +69,7 @@ def open_loop(
         if spec.retrain.feedback:
             receive(state)  # predictions and labels of other hosts
     with _only_loop(state, flow_run_id) as lease, _marked(project.workspace, state, flow_run_id):
+        hear(project.workspace, spec.name)
         loop_id = loop_id or name_loop(project, overrides)
         loop_state = _open_loop_state(state, project, spec, loop_id, trigger, flow_run_id or "", lease)
         loop = Loop(project, spec, loop_id, trigger, reporter or SilentReporter(), lease)

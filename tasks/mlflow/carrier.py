@@ -12,7 +12,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from models.errors import GateRefused, StoreError
 from models.serving.registry import ChampionMove
@@ -67,16 +67,20 @@ class Carrier:
         workspace: The workspace.
         model: The registered model, which has the project's name.
         on_move: Stores the event of a move, in the transaction of its row.
-        is_closed: Promotions go through Loopline alone: a move in MLflow is put back.
+        is_closed: Returns whether promotions go through Loopline alone, so that a move in MLflow is put back.
         trouble: Why MLflow was not looked at, or does not follow; empty: it does.
     """
 
     workspace: Workspace
     model: str
     on_move: Callable[[Connection, ChampionMove], None]
-    is_closed: bool = False
+    is_closed: Callable[[], bool]
     trouble: str = ""
     _lease: Lease | None = None
+
+    @property
+    def _name(self) -> str:
+        return f"mlflow:{self.model}"
 
     @contextlib.contextmanager
     def looking(self) -> Iterator[RegistryState | None]:
@@ -109,14 +113,24 @@ class Carrier:
     def carry(self, state: RegistryState) -> None:
         """Set in MLflow what the rows say, from what MLflow showed; `trouble` says why, if it cannot be set."""
         try:
-            for _ in range(_ROUNDS):
-                with database.reading(self.workspace.state) as connection:
-                    rows = self._rows(connection)
-                if not self._compared(rows, state).carries or self._carried(rows, state):
-                    return
-                state = self._look()
+            if not self._followed(state):  # its lease was taken while it wrote: what it set may be of before
+                with leased(self.workspace.state, self._name, WAIT_S) as self._lease:
+                    self._followed(self._look())
         except StoreError as error:
             self._note(error)
+
+    def _followed(self, state: RegistryState) -> bool:
+        """Carry until no row waits; return False if another process took the lease."""
+        for _ in range(_ROUNDS):
+            with database.reading(self.workspace.state) as connection:
+                rows = self._rows(connection)
+            if not self._compared(rows, state).carries:
+                return True
+            newest = self._carried(rows, state)
+            if newest in (None, rows.moves[-1].number):
+                return newest is not None
+            state = self._look()
+        return True
 
     def intend(self, connection: Connection, value: str | None) -> None:
         """Write down that the alias is being set to a value, in a transaction before it is set."""
@@ -125,8 +139,8 @@ class Carrier:
         intents = (*alive, Intent(value, rows.now + INTENT_S))
         registered_models.save(connection, self.model, replace(rows.projection, intents=intents))
 
-    def _carried(self, rows: _Rows, state: RegistryState) -> bool:
-        """Set aliases and tags as the rows say; return False if another process carries or moved it meanwhile."""
+    def _carried(self, rows: _Rows, state: RegistryState) -> int | None:
+        """Set aliases and tags as the rows say; return the newest row's number by now, None without the lease."""
         newest = rows.moves[-1]
         intended = {intent.value for intent in rows.projection.intents if intent.until > rows.now + INTENT_S / 2}
         if newest.after not in intended:
@@ -138,7 +152,7 @@ class Carrier:
         self.trouble = "" if is_whole else lost
         with database.writing(self.workspace.state) as connection:
             if self._is_taken_over(connection):
-                return False
+                return None
             now = self._rows(connection)
             carried = replace(
                 now.projection,
@@ -151,7 +165,7 @@ class Carrier:
                 trouble=self.trouble,
             )
             registered_models.save(connection, self.model, carried)
-        return now.moves[-1].number == newest.number
+        return now.moves[-1].number
 
     def _look(self) -> RegistryState:
         """Read what MLflow shows, and record what was moved there."""
@@ -160,13 +174,22 @@ class Carrier:
             rows = self._rows(connection)
         comparison = self._compared(rows, state)
         if comparison.owner:
+            self._save(owner=comparison.owner, looked=rows.now)
             raise GateRefused(
                 f"{self.model}: belongs to another workspace, whose id is {comparison.owner}: promote there, or hand "
                 f"it to this one with `loopline adopt {self.model} --reason WHY`"
             )
         if comparison.conflict:
             raise StoreError(f"{self.model}: {comparison.conflict}")
-        is_first = rows.projection.looked is None and state.exists
+        if rows.moves and not state.exists:
+            raise StoreError(
+                f"{self.model}: MLflow has no registered model of this name: rename it back, or put MLflow back from a "
+                "copy; the champion stays"
+            )
+        self.trouble = ""
+        if rows.projection.trouble:
+            self._save(trouble="")
+        is_first = rows.projection.looked is None
         if comparison.read_back or comparison.move or comparison.removed or is_first:
             stored = read_all(client(), self.model, self.workspace.state) if is_first else []
             with database.writing(self.workspace.state) as connection:
@@ -199,8 +222,10 @@ class Carrier:
 
     def _compared(self, rows: _Rows, state: RegistryState) -> Comparison:
         own = workspace_id(self.workspace.state)
-        known = rows.moves, rows.projection, rows.versions
-        return compare(*known, state, own, rows.now, is_closed=self.is_closed)
+        known = rows.moves, rows.projection, rows.versions, state, own, rows.now
+        comparison = compare(*known)
+        is_heard = comparison.move is not None and comparison.move.action != "overruled"
+        return compare(*known, is_closed=True) if is_heard and self.is_closed() else comparison
 
     def _read(self) -> RegistryState:
         from mlflow.exceptions import MlflowException
@@ -260,7 +285,7 @@ class Carrier:
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
         """Work as the only carrier of this model: on this machine by a lock, between machines by a lease."""
-        name = f"mlflow:{self.model}"
+        name = self._name
         path = self.workspace.locks / f"mlflow-{self.model}.lock"
         with contextlib.ExitStack() as stack:
             stack.enter_context(held(path, lambda: f"{name}: another process carries its moves", WAIT_S))
@@ -287,9 +312,13 @@ class Carrier:
                 f"{where}: this account may not change the registered model {self.model}: give it MLflow's permission "
                 "MANAGE on the model"
             )
-        with contextlib.suppress(StoreError), database.writing(self.workspace.state) as connection:
+        with contextlib.suppress(StoreError):
+            self._save(trouble=self.trouble)
+
+    def _save(self, **fields: Any) -> None:
+        with database.writing(self.workspace.state) as connection:
             projection = registered_models.read(connection, self.model)
-            registered_models.save(connection, self.model, replace(projection, trouble=self.trouble))
+            registered_models.save(connection, self.model, replace(projection, **fields))
 
 
 def _versions(store: MlflowClient, model: str) -> dict[str, dict[str, str]]:

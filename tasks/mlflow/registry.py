@@ -60,14 +60,22 @@ class Registry:
         model: The registered model, which has the project's name.
         announcer: Tells of each move.
         actor: Who moves it; default: account and host.
+        is_closed: Returns whether promotions go through Loopline alone; default: a move in MLflow counts.
     """
 
-    def __init__(self, workspace: Workspace, model: str, announcer: Announcer, actor: str = "") -> None:
+    def __init__(
+        self,
+        workspace: Workspace,
+        model: str,
+        announcer: Announcer,
+        actor: str = "",
+        is_closed: Callable[[], bool] = lambda: False,
+    ) -> None:
         self._workspace = workspace
         self._announcer = announcer
         self.actor = actor or f"{getpass.getuser()}@{socket.gethostname()}"
         self.model = model
-        self.carrier = Carrier(workspace, model, announcer.store)
+        self.carrier = Carrier(workspace, model, announcer.store, is_closed)
         embedded_store.initialise(workspace)
 
     @functools.cached_property

@@ -25,6 +25,7 @@ from models.project_spec.serve import spec_of_version
 from tasks.host import logs as json_lines
 from tasks.host import stores
 from tasks.host.workspace import Workspace
+from tasks.loop.carry_moves import MoveCarrier
 from tasks.platform import open_signals
 from tasks.platform.services import supervisor
 from tasks.prefect import events
@@ -36,6 +37,7 @@ from tasks.state.predictions import label_store, prediction_log
 from tasks.state.retention import cut_us, forget_old
 
 PAUSE_S = 5.0
+CARRY_S = 1.5
 HOUR_S = 3600
 NICE = 10
 ASK_AGAIN_S = 60.0
@@ -153,6 +155,7 @@ def run(workspace: Workspace, pause_s: float = PAUSE_S, *, as_sidecar: bool = Fa
             never delivers events.
     """
     compactor, asked_at = Compactor(workspace), float("-inf")
+    carrier = None if as_sidecar else MoveCarrier(workspace)
     while True:
         if not (as_sidecar and supervisor(workspace)):
             result = compactor.once()
@@ -163,7 +166,17 @@ def run(workspace: Workspace, pause_s: float = PAUSE_S, *, as_sidecar: bool = Fa
             if time.monotonic() - asked_at >= ASK_AGAIN_S:
                 asked_at = time.monotonic()
                 _ask_again(workspace)
-        time.sleep(pause_s)
+        _rest(carrier, pause_s)
+
+
+def _rest(carrier: MoveCarrier | None, pause_s: float) -> None:
+    """Pause between two passes, but carry moves of champions to MLflow within two seconds."""
+    until = time.monotonic() + pause_s
+    while (left_s := until - time.monotonic()) > 0:
+        if carrier:
+            with contextlib.suppress(LooplineError, OSError):  # `status` says that MLflow does not follow
+                carrier.once()
+        time.sleep(min(left_s, CARRY_S))
 
 
 def _deliver(workspace: Workspace) -> None:

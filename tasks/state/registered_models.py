@@ -80,11 +80,13 @@ def waiting(root: Path) -> list[str]:
     """Return the projects with moves that MLflow does not have, and those that ask for a first look; one query."""
     from sqlalchemy import func, select
 
-    from tasks.host.tables import champion_moves, registered_models
+    from tasks.host.tables import champion_moves, registered_models, workspace
 
     models, moves = registered_models, champion_moves
     newest = select(func.max(moves.c.number)).where(moves.c.project == models.c.project).scalar_subquery()
-    rows = select(models.c.project).where((newest > models.c.number) | models.c.looked.is_(None))
+    own = select(workspace.c.id).scalar_subquery()
+    is_ours = (models.c.owner == "") | (models.c.owner == own)
+    rows = select(models.c.project).where(is_ours, (newest > models.c.number) | models.c.looked.is_(None))
     with database.reading(root) as connection:
         return list(connection.scalars(rows.order_by(models.c.project)))
 
