@@ -144,6 +144,8 @@ def _show(status: ReleaseStatus) -> None:
     )
     if late and (status.workers or status.servers):
         click.echo(f"the servers follow in a moment: as this was read they still tried version {', '.join(late)}")
+    for text in status.behind:
+        click.echo(f"behind: {text}")
     if status.comparison:
         _show_comparison(status.comparison)
     for change in status.journal[:MOST_ENTRIES]:

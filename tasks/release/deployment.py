@@ -148,6 +148,27 @@ def deployed(state: Path) -> DeployedRelease | None:
         return DeployedRelease(release, _sum(connection, state.name, release, row.began))
 
 
+def live_releases(state: Path) -> list[Release]:
+    """Return the release of each live server that leads one, of any machine.
+
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    from sqlalchemy import select
+
+    from tasks.host.tables import servers
+
+    with database.reading(state.parents[1]) as connection:
+        is_live = servers.c.at >= database.now(connection) - LIVE_S
+        where = (servers.c.project == state.name, is_live, servers.c.release.is_not(None))
+        return [
+            Release.model_validate(release) for release in connection.scalars(select(servers.c.release).where(*where))
+        ]
+
+
 def counted(state: Path, release: Release) -> DeploymentCounts:
     """Return what all servers with this release counted since it began.
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
@@ -23,7 +24,7 @@ from tasks.host import database
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow.model_cache import numbered_copy
 from tasks.mlflow.release_plans import plan_of
-from tasks.release.deployment import DeploymentCounts, counted, deployed
+from tasks.release.deployment import DeploymentCounts, counted, deployed, live_releases
 from tasks.release.shared_state import SharedReleaseState, VersionOutcomes
 from tasks.state import findings, shadows
 from tasks.state.champion_moves import champion_of, moves_of
@@ -55,6 +56,7 @@ class ReleaseStatus(BaseModel):
     servers: int = Field(0, description="Live ones of the deployment, with a shared state database.")
     release: Release | None = Field(None, description="What the servers answer with, or did last on this machine.")
     versions: list[VersionStatus] = Field(default_factory=list)
+    behind: list[str] = Field(default_factory=list, description="Where servers do not answer as the newest move says.")
     comparison: ShadowComparison | None = None
     journal: list[ChampionMove] = Field(default_factory=list, description="Newest first.")
 
@@ -89,9 +91,32 @@ def release_status(project: Project, spec: Spec) -> ReleaseStatus:
         release=release,
         servers=shared.num_servers,
         versions=_versions(release, shared.outcomes or tallies, findings.load(state)) if release else [],
+        behind=behind(champion.number if champion else None, _answering(state, release, len(reports))),
         comparison=compared(project, spec, shadow) if shadow else None,
         journal=moves_of(project.workspace.state, spec.name),
     )
+
+
+def behind(champion: str | None, releases: Sequence[Release]) -> list[str]:
+    """Return in words where servers do not answer as the newest move says.
+
+    Args:
+        champion: The version that it names; None: none.
+        releases: What each server answers with.
+    """
+    texts = [release.away for release in releases if release.away]
+    for release in releases:
+        canary = release.canary.version if release.canary else None
+        if champion not in (None, release.stable, canary, *release.refused, *release.returned) and not release.away:
+            texts.append(f"a server answers with version {release.stable} and not yet with version {champion}")
+    return list(dict.fromkeys(texts))
+
+
+def _answering(state: Path, release: Release | None, num_workers: int) -> list[Release]:
+    """Return the releases of the servers that run: of all machines, or without a shared database of this one."""
+    if database.is_shared():
+        return live_releases(state)
+    return [release] if release and num_workers else []
 
 
 def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:

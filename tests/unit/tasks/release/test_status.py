@@ -17,6 +17,7 @@ from tasks.release.shared_state import VersionOutcomes
 from tasks.release.status import compared, release_status
 from tasks.state.shadows import shadow_log
 from tests.conftest import MakeProject
+from tests.serving import crown
 from tests.tiny_jobs import preparation_of
 
 
@@ -67,3 +68,27 @@ def test_a_version_whose_other_class_is_positive_is_compared_by_the_same_class(m
     shadow_log(project.state("tiny"), "2").append(pa.table({"id": ["a", "b"], "at": at, **rows}))
     found = compared(project, project.spec(), "2")
     assert (found.agreement, found.distance) == (1.0, pytest.approx(0.0))
+
+
+def test_servers_that_do_not_answer_as_the_newest_move_says_are_told_with_the_reason(
+    make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    project = make_project("tiny")
+    crown(project.workspace, "tiny", "2")
+    assert release_status(project, project.spec()).behind == [], "no server runs"
+    monkeypatch.setattr(database, "is_shared", lambda: True)
+    for release in (
+        Release(stable="2"),
+        Release(stable="1"),
+        Release(stable="1"),
+        Release(stable="1", canary=Canary(version="2", share=0.1)),
+        Release(stable="1", refused={"2": "damaged"}),
+        Release(stable="1", away="the database is away: the version that answers stays"),
+    ):
+        server = CountExchange(project.state("tiny"))
+        server.offer(release, {})
+        exchange([server])
+    assert sorted(release_status(project, project.spec()).behind) == [
+        "a server answers with version 1 and not yet with version 2",
+        "the database is away: the version that answers stays",
+    ]
