@@ -113,6 +113,7 @@ class CodeReader:
         self._own = _own_modules()
         self._own_files = set(self._own.values())
         self._parts: dict[str, Parts] = {}
+        self._own_reads: dict[str, tuple[str, list[str]]] = {}  # a file's fingerprint, and the own files it imports
 
     def save(self) -> None:
         """Save the memory; a failure is harmless and only costs time later."""
@@ -197,10 +198,16 @@ class CodeReader:
             while todo:
                 file = todo.pop()
                 if file not in seen:
-                    seen[file], imports = self._read(file)
-                    todo += [inner for name in imports if (inner := self._source_of(name))]
+                    seen[file], imported = self._read_own(file)
+                    todo += imported
             self._parts[path] = {f"code:{_shown(Path(file))}": fingerprint for file, fingerprint in seen.items()}
         return self._parts[path]
+
+    def _read_own(self, path: str) -> tuple[str, list[str]]:
+        if path not in self._own_reads:
+            fingerprint, imports = self._read(path)
+            self._own_reads[path] = fingerprint, [source for name in imports if (source := self._source_of(name))]
+        return self._own_reads[path]
 
     def _source_of(self, name: str, siblings: Sequence[Path] = ()) -> str | None:
         """Return the file of a module that can change a result: an own module, or a user's module near `siblings`.
@@ -380,5 +387,6 @@ def _names(node: ast.AST) -> Iterable[str]:
         yield from (f"{dots}{module}{'.' if module else ''}{alias.name}" for alias in node.names)
 
 
+@functools.cache
 def _shown(path: Path) -> str:
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
