@@ -155,7 +155,7 @@ def fit_by_rounds(
         if pruned or is_over(progress, training.num_epochs, job.train.patience) or training.is_stale():
             break
         if training.learner.can_resume(progress.step):
-            saver.save(progress, training.stored())
+            saver.save(progress, training.stored)
     return training.finish(pruned, restarts)
 
 
@@ -319,13 +319,13 @@ class _Saver:
         self._job = job
         self._since, self._cost_s = time.perf_counter(), 0.0
 
-    def save(self, progress: Progress, stored: dict[str, bytes]) -> None:
-        """Write a checkpoint if one is due."""
+    def save(self, progress: Progress, stored: Callable[[], dict[str, bytes]]) -> None:
+        """Write a checkpoint of what `stored` returns, if one is due."""
         job, start = self._job, time.perf_counter()
         if not job.allows_checkpoint(start - self._since, self._cost_s):
             return
         meta = {"progress": asdict(progress), "job": identity(job)}
-        tensors = {name: torch.frombuffer(bytearray(part), dtype=torch.uint8) for name, part in stored.items()}
+        tensors = {name: torch.frombuffer(bytearray(part), dtype=torch.uint8) for name, part in stored().items()}
         write_alone(CheckpointDraft(job.checkpoint_folder, progress.step, meta), tensors)
         self._since = time.perf_counter()
         self._cost_s = self._since - start
