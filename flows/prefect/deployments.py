@@ -170,14 +170,15 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
         UsageError: The pool has another type, and workers of that type are online.
     """
     import httpx
-    from prefect.client.orchestration import get_client
+    from prefect.context import SyncClientContext
     from prefect.deployments.runner import DeploymentApplyError
     from prefect.exceptions import PrefectHTTPStatusError
 
     api, pool, specs = os.environ["PREFECT_API_URL"], pool_of(workspace), list(_specs(projects, note))
     plans = [plan for project, spec in specs for plan in planned(project, spec)]
     try:
-        with get_client(sync_client=True) as client:
+        with SyncClientContext() as context:  # also what `_apply` uses: each client reads all certificates
+            client = context.client
             before = _existing(client, workspace, pool)
             is_new = make_pool(client, workspace, pool, note)
             for queue in sorted({plan.queue for plan in plans} - {OTHERS}):
