@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -16,7 +17,7 @@ from prefect.states import Completed
 
 from models.errors import DataError, GateRefused
 from models.triggers.signal import Decision, Kind, Signal, clock
-from tasks.host import database, stores
+from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
 from tasks.operations import retrain as retraining
 
@@ -48,7 +49,7 @@ def retrain(
         reason: The reason as text.
     """
     this_project = stores.open_project(project)
-    decision = weigh(this_project, _signal(this_project, signal, trigger, reason))
+    decision = weigh(this_project, _signal(signal, trigger, reason))
     if decision.action == "ask":
         approval = suspend_flow_run(
             wait_for_input=Approval.with_initial_data(description=_question(decision)),
@@ -72,11 +73,11 @@ def weigh(project: Project, signal: Signal) -> Decision:
     return decision
 
 
-def _signal(project: Project, message: dict[str, Any] | None, trigger: Kind, reason: str) -> Signal:
+def _signal(message: dict[str, Any] | None, trigger: Kind, reason: str) -> Signal:
     if message is not None:
         return Signal.model_validate(message)
     planned = flow_run.scheduled_start_time
-    moment = planned.timestamp() if planned is not None else database.current_time(project.workspace.state)
+    moment = planned.timestamp() if planned is not None else time.time()
     return retraining.run_signal(_kind(trigger), moment, str(flow_run.id), reason)
 
 

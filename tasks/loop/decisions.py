@@ -12,7 +12,30 @@ from models.triggers.signal import Decision, Signal
 from tasks.host import database
 
 if TYPE_CHECKING:
-    from sqlalchemy import ColumnElement, Row
+    from sqlalchemy import ColumnElement, Connection, Row
+
+
+def record_next(state: Path, decision: Decision, before: Decision | None) -> Decision:
+    """Append a decision of a flow run, unless another process has appended one meanwhile; return the one that stands.
+
+    Prefect may run a flow on another machine while the first one is paused.
+
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+        decision: The policy's or a person's decision about a signal.
+        before: The run's last decision that the decision takes into account; None: there was none.
+
+    Raises:
+        StoreError: The database cannot be written.
+    """
+    from tasks.host.tables import decisions
+
+    with database.writing(state.parents[1]) as connection:
+        last = next(iter(_read(connection, state, decisions.c.flow_run == decision.flow_run, limit=1)), None)
+        if last is not None and last != before:
+            return last
+        connection.execute(decisions.insert(), _row(state, decision))
+    return decision
 
 
 def record(state: Path, decision: Decision) -> None:
@@ -27,14 +50,8 @@ def record(state: Path, decision: Decision) -> None:
     """
     from tasks.host.tables import decisions
 
-    row = {
-        "project": state.name,
-        "signal": decision.signal.id,
-        "content": database.plain(decision),
-        **{name: getattr(decision, name) for name in ("flow_run", "at", "action", "until")},
-    }
     with database.writing(state.parents[1]) as connection:
-        connection.execute(decisions.insert(), row)
+        connection.execute(decisions.insert(), _row(state, decision))
 
 
 def read(state: Path) -> list[Decision]:
@@ -88,14 +105,28 @@ def of_flow_run(state: Path, flow_run: str) -> Decision | None:
 
 
 def _newest(state: Path, *conditions: ColumnElement[bool], limit: int | None = None) -> list[Decision]:
+    with database.reading(state.parents[1]) as connection:
+        return _read(connection, state, *conditions, limit=limit)
+
+
+def _read(
+    connection: Connection, state: Path, *conditions: ColumnElement[bool], limit: int | None = None
+) -> list[Decision]:
     from sqlalchemy import select
 
     from tasks.host.tables import decisions
 
     mine = select(*_columns()).where(decisions.c.project == state.name, *conditions)
-    with database.reading(state.parents[1]) as connection:
-        rows = connection.execute(mine.order_by(decisions.c.number.desc()).limit(limit))
-        return [_decision(row) for row in rows]
+    return [_decision(row) for row in connection.execute(mine.order_by(decisions.c.number.desc()).limit(limit))]
+
+
+def _row(state: Path, decision: Decision) -> dict[str, Any]:
+    return {
+        "project": state.name,
+        "signal": decision.signal.id,
+        "content": database.plain(decision),
+        **{name: getattr(decision, name) for name in ("flow_run", "at", "action", "until")},
+    }
 
 
 def _columns() -> list[ColumnElement[Any]]:

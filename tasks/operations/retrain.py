@@ -44,7 +44,7 @@ def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
     if spec.retrain.min_new_labels:
         past = past.model_copy(update={"new_labels": past.new_labels + _new_rows(project, spec, now)})
     decision = decide(spec.retrain, signal, past, now).model_copy(update={"flow_run": flow_run})
-    return decision if signal.id in past.signals else _recorded(project, spec.name, decision)
+    return decision if signal.id in past.signals else _recorded(project, spec.name, decision, None)
 
 
 def answered(project: Project, question: Decision, approved: bool, person: str, comment: str = "") -> Decision:
@@ -64,7 +64,7 @@ def answered(project: Project, question: Decision, approved: bool, person: str, 
     ]
     at = database.current_time(project.workspace.state)
     answer = question.model_copy(update={"at": at, "action": action, "reasons": reasons, "by": person or None})
-    return _recorded(project, spec.name, answer)
+    return _recorded(project, spec.name, answer, before)
 
 
 def note_answer(
@@ -91,7 +91,8 @@ def unanswered(project: Project, question: Decision, cause: str) -> Decision:
     reasons = [f"nobody answered: {cause}", *question.reasons]
     at = database.current_time(project.workspace.state)
     closed = question.model_copy(update={"at": at, "action": "wait", "reasons": reasons, "until": None})
-    return _recorded(project, project.spec().name, closed)
+    name = project.spec().name
+    return _recorded(project, name, closed, decisions.of_flow_run(project.state(name), str(question.flow_run)))
 
 
 def open_question(project: Project) -> Decision | None:
@@ -131,13 +132,15 @@ def _new_rows(project: Project, spec: Spec, now: float) -> int:
     return max(0, grown.rows or 0) if grown is not None else 0
 
 
-def _recorded(project: Project, name: str, decision: Decision) -> Decision:
+def _recorded(project: Project, name: str, decision: Decision, before: Decision | None) -> Decision:
     """Record and send a decision; a loop gets its id here, so that a repeated run continues the same loop."""
     if decision.action == "retrain":
         from tasks.loop.lifecycle import name_loop
 
         decision = decision.model_copy(update={"loop_id": name_loop(project, loop_overrides(project)[0])})
-    decisions.record(project.state(name), decision)
+    standing = decisions.record_next(project.state(name), decision, before)
+    if standing is not decision:
+        return standing
     text = f"{decision.action}: {'; '.join(decision.reasons)}"
     payload: dict[str, Any] = {"decision": decision.model_dump(mode="json")}
     labels = {"loopline.action": decision.action, "loopline.trigger": decision.signal.kind}

@@ -6,7 +6,6 @@ while the run starts loses the event, or ends the run as Crashed before it began
 
 from __future__ import annotations
 
-import time
 import uuid
 from datetime import UTC, datetime
 from typing import Any
@@ -60,7 +59,7 @@ def ask_again(workspace: Workspace, now: float | None = None) -> list[str]:
     Raises:
         StoreError: The server's response is an error.
     """
-    now = time.time() if now is None else now
+    now = database.current_time(workspace.state) if now is None else now
     api = PrefectServer(workspace).api()
     lines: list[str] = begin_again(api, pool_of(workspace), now) if api else []
     lines += _of_lost_machines(workspace, api) if api and database.is_shared() else []

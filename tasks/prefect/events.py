@@ -241,7 +241,7 @@ def _post(workspace: Workspace, address: str, batch: list[Event]) -> bool:
             return all(_post(workspace, address, [event]) for event in batch)
         change(workspace, batch, state="refused", is_open=False)
         return True
-    change(workspace, batch, state="sent", sent=time.time())
+    change(workspace, batch, state="sent", sent=database.current_time(workspace.state))
     return True
 
 

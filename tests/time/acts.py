@@ -13,7 +13,7 @@ from models.errors import StoreError
 from models.files import sha256, write_json
 from models.pipeline.records import StepRecord
 from models.training.job import CHECKPOINT_MANIFEST, CHECKPOINTS
-from models.triggers.signal import PastLoop
+from models.triggers.signal import PastLoop, Signal
 from tasks.dashboard.approvals import request_retraining
 from tasks.host import database, processes
 from tasks.host.leases import Lease, leased
@@ -24,6 +24,7 @@ from tasks.loop.job_uploads import uploaded
 from tasks.loop.lifecycle import open_loop, open_stage
 from tasks.loop.loop import SilentReporter
 from tasks.operations.reap import reap
+from tasks.operations.retrain import weigh
 from tasks.state.outbox import LOOP_RUN, Outbox
 from tasks.state.step_records import StepRecords
 from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
@@ -109,6 +110,12 @@ def fetch_checkpoint(workspace: Workspace) -> str:
         shutil.rmtree(folder)
         with uploaded(loop, folder):
             return (folder / CHECKPOINTS / "step-1" / "state").read_text()
+
+
+def decide(workspace: Workspace, flow_run: str) -> None:
+    """Decide on a signal in a flow run."""
+    asked = Signal(id="s1", kind="person", at=1.0, reason="because")
+    print(f"note: {weigh(workspace.project(PROJECT), asked, flow_run).loop_id}", flush=True)
 
 
 def ask_for_loop(workspace: Workspace) -> None:

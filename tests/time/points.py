@@ -87,6 +87,7 @@ TAKEN_OVER = _passed_over(
     "check",
     "a carrier asks it after CARRY, where a test pauses it",
 )
+DECIDE = Point("tasks/loop/decisions.py", "record_next", "", WRITTEN, "before")
 CLUSTER_JOB = _passed_over(
     "tasks/loop/jobs.py",
     "job_owner",

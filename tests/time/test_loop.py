@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shutil
 import socket
 import time
 from typing import NamedTuple
@@ -11,14 +12,17 @@ import pytest
 
 from tasks.host.leases import is_leased
 from tasks.host.workspace import Workspace
+from tasks.loop import decisions
 from tasks.loop.history import last_loop, read_loops
 from tasks.state.outbox import Outbox
 from tasks.state.step_records import StepRecords
+from tests.conftest import MakeProject
 from tests.postgres import is_installed
+from tests.stored_events import stored_events
 from tests.time import acts
 from tests.time.acts import PROJECT
 from tests.time.machines import Elsewhere
-from tests.time.points import ENDED, LINE, LOOP, RECORD, STEP, Point
+from tests.time.points import DECIDE, ENDED, LINE, LOOP, RECORD, STEP, Point
 
 pytestmark = [
     pytest.mark.fault,
@@ -44,6 +48,20 @@ def marks(workspace: Workspace) -> list[str]:
     ends = [past.reason for past in read_loops(state)]
     lines = [line["status"] for line in Outbox(state, acts.LOOP).lines().values()]
     return [*steps, *ends, *lines, *(record.digest for record in records)]
+
+
+def test_a_flow_run_that_goes_on_on_two_machines_decides_once(
+    shared: Workspace, elsewhere: Elsewhere, make_project: MakeProject
+) -> None:
+    machine, project = elsewhere("paused"), make_project(PROJECT)
+    shutil.copytree(project.folder, machine.home / "projects" / PROJECT)
+    with machine.process("decide", DECIDE, arguments={"flow_run": "r1"}) as paused:
+        paused.wait_at(DECIDE)
+        acts.decide(shared, "r1")
+        note = paused.ended()[-2]
+    (decision,) = decisions.read(project.state(PROJECT))
+    assert (decision.action, note) == ("retrain", f"note: {decision.loop_id}")
+    assert len(stored_events(shared)) == 1
 
 
 class Case(NamedTuple):
