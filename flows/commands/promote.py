@@ -33,6 +33,7 @@ def command(project: str, version: str | None, expect: str | None, reason: str, 
     registry.tags(chosen)
     champion = registry.champion()
     move = registry.promote(chosen, expect or (champion.number if champion else None), reason=reason)
+    options.say_late(registry.carrier.trouble)
     if as_json:
         options.print_json(move.model_dump())
     else:

@@ -26,7 +26,9 @@ def command(project: str, expect: str | None, reason: str, as_json: bool) -> Non
 
     this_project = stores.open_project(project)
     name = this_project.spec().name
-    move = open_registry(this_project.workspace, name).rollback(reason, expect)
+    registry = open_registry(this_project.workspace, name)
+    move = registry.rollback(reason, expect)
+    options.say_late(registry.carrier.trouble)
     if as_json:
         options.print_json(move.model_dump())
     else:

@@ -49,6 +49,12 @@ def as_json(function: Function) -> Function:
     return click.option("--json", "as_json", is_flag=True, help="Print JSON on standard output.")(function)
 
 
+def say_late(trouble: str) -> None:
+    """Say on stderr why MLflow does not follow a decided move yet; nothing where it follows."""
+    if trouble:
+        click.echo(f"decided; MLflow does not follow yet: {trouble}", err=True)
+
+
 def print_json(value: Any) -> None:
     """Print a value as JSON on standard output."""
     click.echo(json.dumps(value, indent=2, default=str))
