@@ -11,6 +11,7 @@ from models.pipeline.steps import PlannedStep
 from models.project_spec.blocks import Spec
 from tasks.host import stores
 from tasks.host.workspace import Project
+from tasks.loop.champion import first_look
 from tasks.loop.probe import probed_by
 from tasks.loop.step_cache import StepCache
 from tasks.ranks.places import checked_spec
@@ -53,6 +54,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
     if is_probed:
         _probe(this_project, spec, as_json)
         return
+    first_look(this_project.workspace, [spec.name])
     step_cache = StepCache(this_project, spec)
     planned = step_cache.plan()
     if step_cache.store and any(step.state != "done" for step in planned):

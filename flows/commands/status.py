@@ -12,6 +12,7 @@ from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import TITLES, ago, clock, coverage, front_page, measured, size, upcoming
 from models.report.pages import interval, show
 from tasks.host import stores
+from tasks.loop.champion import first_look
 from tasks.operations.overview import overview
 
 if TYPE_CHECKING:
@@ -34,6 +35,7 @@ def command(project: str | None, as_json: bool) -> None:
     Example: loopline status flights
     """
     workspace = stores.open_workspace()
+    first_look(workspace)
     facts = overview(workspace, [workspace.project(project)] if project else None)
     if as_json:
         options.print_json(as_plain(facts))

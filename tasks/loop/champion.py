@@ -7,16 +7,16 @@ from __future__ import annotations
 
 import contextlib
 import functools
+from collections.abc import Collection
 from typing import TYPE_CHECKING
 
-from models.errors import LooplineError, StoreError
+from models.errors import GateRefused, LooplineError, StoreError
 from models.serving.registry import ChampionMove
-from models.serving.registry_comparison import Projection
 from tasks.host.workspace import Workspace
 from tasks.mlflow import registry_reader
 from tasks.mlflow.registry import Announcer, Registry
 from tasks.prefect.events import CHAMPION_MOVED, RELEASE_CHANGED, Event, deliver, store
-from tasks.state.registered_models import projection_of
+from tasks.state import registered_models
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -44,8 +44,26 @@ def hear(workspace: Workspace, model: str) -> None:
     Raises:
         GateRefused: The model belongs to another workspace.
     """
-    if projection_of(workspace.state, model) != Projection():
+    if model in registered_models.projections(workspace.state):
         open_registry(workspace, model).look()
+
+
+def first_look(workspace: Workspace, models: Collection[str] = ()) -> None:
+    """Read from MLflow what an older Loopline wrote there, once after an update or a restore, so that rows name it.
+
+    While MLflow is away nothing is read: whoever needs the rows is told so.
+
+    Args:
+        workspace: The workspace.
+        models: Only these registered models; default: all.
+
+    Cost: one query; MLflow is imported, which takes more than a second, only where there is something to read.
+    """
+    for model, projection in registered_models.projections(workspace.state).items():
+        if projection.looked is not None or (models and model not in models):
+            continue
+        with contextlib.suppress(StoreError, GateRefused):
+            open_registry(workspace, model).look()
 
 
 def on_move(model: str, connection: Connection, move: ChampionMove) -> None:

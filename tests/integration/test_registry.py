@@ -11,10 +11,11 @@ import pytest
 
 from models.errors import GateRefused, LeaseLostError, StoreError, UsageError
 from models.serving.registry import UNRECORDED
-from models.serving.registry_comparison import JOURNAL
+from models.serving.registry_comparison import JOURNAL, Projection
+from tasks.host import database
 from tasks.host.leases import leased
 from tasks.host.workspace import Workspace
-from tasks.loop.champion import open_registry
+from tasks.loop.champion import first_look, open_registry
 from tasks.mlflow.carrier import Carrier
 from tasks.mlflow.client import client
 from tasks.mlflow.delivery import experiment_id
@@ -22,6 +23,7 @@ from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, registered
 from tasks.mlflow.stored_versions import read_all
 from tasks.state import registered_models, versions
+from tasks.state.champion_moves import champion_of
 from tasks.state.versions import address_of, challenger_of, version_of, versions_of
 from tasks.state.workspace_id import workspace_id
 from tests.integration.conftest import Processes
@@ -87,6 +89,32 @@ def test_a_registered_version_is_a_row_and_the_challenger(both: Workspace, model
     made.judge("1", {"loopline.verdict": "promote"})
     assert version_of(both.state, model, "1").registered.tags["loopline.verdict"] == "promote"
     assert read_all(client(), "no-such-model", both.state) == []
+
+
+def test_what_mlflow_holds_is_read_once_after_an_update(place: Workspace, model: str) -> None:
+    """Until then nobody says that there is no champion."""
+    made = register(place, model, 2)
+    made.promote("1", None)
+    with database.writing(place.state) as connection:
+        for table in ("champion_moves", "versions", "registered_models"):
+            connection.exec_driver_sql(f"delete from {table}")
+        registered_models.save(connection, model, Projection())
+    with pytest.raises(StoreError, match="must be read from MLflow first"):
+        champion_of(place.state, model)
+    first_look(place)
+    assert champion_of(place.state, model).number == "1"
+    assert [row.number for row in versions_of(place.state, model)] == ["1", "2"]
+    assert challenger_of(place.state, model).number == "2"
+    looked = registered_models.projection_of(place.state, model).looked
+    first_look(place)
+    assert registered_models.projection_of(place.state, model).looked == looked
+
+
+def test_a_model_that_mlflow_holds_no_more_is_asked_for_once(place: Workspace, model: str) -> None:
+    with database.writing(place.state) as connection:
+        registered_models.save(connection, model, Projection())
+    first_look(place, [model])
+    assert champion_of(place.state, model) is None
 
 
 def test_a_version_whose_row_was_not_written_is_found_by_its_key(place: Workspace, model: str) -> None:
