@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -46,14 +46,16 @@ class LoopRecord:
     step: str = ""
 
 
-def save_loop(state: Path, loop: LoopRecord, lease: Lease | None = None, end: PastLoop | None = None) -> None:
+def save_loop(
+    state: Path, loop: LoopRecord, lease: Lease | None = None, also: Callable[[Connection], None] | None = None
+) -> None:
     """Save the state of a loop, which becomes the project's last loop.
 
     Args:
         state: The project's folder under `.loopline/projects/`.
         loop: The loop's new state.
         lease: The lease by which this process runs the loop.
-        end: The loop's line in the history, if this is its end.
+        also: Writes in the same transaction what belongs to this state.
 
     Raises:
         LeaseLostError: Another process has taken over the loop.
@@ -63,8 +65,8 @@ def save_loop(state: Path, loop: LoopRecord, lease: Lease | None = None, end: Pa
         if lease:
             lease.check(connection)
         _upsert(connection, state.name, "saved", asdict(loop))
-        if end:
-            _upsert(connection, state.name, "closed", end.model_dump())
+        if also:
+            also(connection)
 
 
 def save_step(state: Path, loop_id: str, step: str, lease: Lease) -> None:
@@ -96,7 +98,12 @@ def record_loop(state: Path, loop: PastLoop, lease: Lease | None = None) -> None
     with database.writing(state.parents[1]) as connection:
         if lease:
             lease.check(connection)
-        _upsert(connection, state.name, "closed", loop.model_dump())
+        close_loop(connection, state, loop)
+
+
+def close_loop(connection: Connection, state: Path, loop: PastLoop) -> None:
+    """Record the end of a loop in a transaction."""
+    _upsert(connection, state.name, "closed", loop.model_dump())
 
 
 def read_loops(state: Path) -> list[PastLoop]:

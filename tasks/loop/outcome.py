@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.errors import DataError, GateRefused, LooplineError, StoreError
 from models.pipeline.records import StepRecord
@@ -18,10 +19,13 @@ from tasks.loop import history
 from tasks.loop.champion import champion_stays
 from tasks.loop.history import LoopRecord
 from tasks.loop.loop import STOPS, Loop
-from tasks.prefect.events import LOOP_ENDED, Event, send
+from tasks.prefect.events import LOOP_ENDED, Event, deliver, send, store
 from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.launcher import is_ended_by_person
 from tasks.state.outbox import Outbox
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 CANCELLED = "a person cancelled its run in Prefect"
 WORDS: dict[Outcome, str] = {
@@ -35,9 +39,10 @@ WORDS: dict[Outcome, str] = {
 
 
 def conclude(loop: Loop, ended: LoopRecord, error: BaseException | None) -> None:
-    """Record the end of a loop, and send its event; if that fails, only a note in the report says so.
+    """Record the end of a loop, and send its event.
 
-    The loop's state and its line in the history are one transaction: a process that is killed or paused leaves both.
+    The loop's state, its line in the history and its event are one transaction: a process that is killed or paused
+    leaves all of them, or none.
 
     Args:
         loop: The loop.
@@ -58,12 +63,16 @@ def conclude(loop: Loop, ended: LoopRecord, error: BaseException | None) -> None
         device_seconds=round(max(_spent(loop), reported_device_seconds(loop.outbox.lines().values())), 3),
         reason=_shown(error, outcome) if error is not None and outcome in EXPLAINED else "",
     )
-    history.save_loop(loop.state, ended, loop.lease, past)
-    try:
-        words = _words(loop, past, error)
-        _tell(loop.workspace, loop.state, past, words, past.model_dump(mode="json"))
-    except StoreError as trouble:
-        loop.report.note(f"nobody is told of the loop's end: {trouble}")
+    words = _words(loop, past, error)
+    event = _event(loop.state, past, words, past.model_dump(mode="json"))
+
+    def end(connection: Connection) -> None:
+        history.close_loop(connection, loop.state, past)
+        store(connection, event)
+
+    history.save_loop(loop.state, ended, loop.lease, end)
+    with contextlib.suppress(StoreError):  # the event is stored, and the next delivery sends it
+        deliver(loop.workspace)
 
 
 def conclude_killed(
@@ -96,7 +105,7 @@ def conclude_killed(
     )
     payload = {**past.model_dump(mode="json", exclude={"ended"}), "process": dict(loop.process)}
     history.record_loop(state, past, lease)
-    _tell(workspace, state, past, _without_promotion(workspace, past.reason, state.name), payload)
+    send(workspace, _event(state, past, _without_promotion(workspace, past.reason, state.name), payload))
     return past.ended
 
 
@@ -171,7 +180,7 @@ def _shown(error: BaseException, outcome: Outcome) -> str:
     return text if isinstance(error, LooplineError) else f"{type(error).__name__}: {text}".removesuffix(": ")
 
 
-def _tell(workspace: Workspace, state: Path, past: PastLoop, words: str, payload: dict[str, Any]) -> None:
+def _event(state: Path, past: PastLoop, words: str, payload: dict[str, Any]) -> Event:
     text = f"loop {past.loop_id} ended: {words}"
     labels = {"loopline.outcome": past.outcome, "loopline.trigger": past.trigger}
-    send(workspace, Event(name=LOOP_ENDED, project=state.name, text=text, payload=payload, labels=labels))
+    return Event(name=LOOP_ENDED, project=state.name, text=text, payload=payload, labels=labels)

@@ -141,7 +141,7 @@ class Carrier:
 
     def _carried(self, rows: _Rows, state: RegistryState) -> int | None:
         """Set aliases and tags as the rows say; return the newest row's number by now, None without the lease."""
-        newest = rows.moves[-1]
+        newest, own = rows.moves[-1], workspace_id(self.workspace.state)
         intended = {intent.value for intent in rows.projection.intents if intent.until > rows.now + INTENT_S / 2}
         if newest.after not in intended:
             with database.writing(self.workspace.state) as connection:
@@ -156,7 +156,7 @@ class Carrier:
             now = self._rows(connection)
             carried = replace(
                 now.projection,
-                owner=workspace_id(self.workspace.state),
+                owner=own,
                 number=newest.number,
                 alias=newest.after if is_whole else state.champion,
                 mark=mark_of(newest),

@@ -115,6 +115,16 @@ def test_the_end_of_a_loop_that_another_process_has_taken_over_leaves_nothing(lo
     assert (read_loops(loop.state), stored_events(loop.workspace)) == ([], [])
 
 
+def test_a_process_that_is_killed_when_its_end_is_recorded_leaves_all_of_it(
+    loop: Loop, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("tasks.loop.outcome.deliver", lambda _: (_ for _ in ()).throw(KeyboardInterrupt))
+    with pytest.raises(KeyboardInterrupt):
+        conclude(loop, ENDED, TrainingError("NaN"))
+    assert last_loop(loop.state) == ENDED
+    assert (len(read_loops(loop.state)), len(stored_events(loop.workspace))) == (1, 1)
+
+
 def test_one_that_was_killed_is_told_as_failed(loop: Loop) -> None:
     conclude_killed(loop.workspace, loop.state, LoopRecord("tiny-1", "running", began=5.0, trigger="drift"))
     (told,) = read_loops(loop.state)
