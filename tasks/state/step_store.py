@@ -79,11 +79,7 @@ class Checkpoints:
         self._store.delete([path for path in self._store.listed(str(self._place)) if _epoch_of(path) <= epoch])
 
     def _holding(self, name: str) -> Snapshots:
-        """Return the snapshots among which this one is.
-
-        Raises:
-            DamagedError: There is no such snapshot.
-        """
+        """Return the snapshots among which this one is; it may be in none."""
         return Snapshots(self._store, self._prefixes().get(name, str(self._place)))
 
     def _prefixes(self) -> dict[str, str]:
