@@ -88,6 +88,9 @@ TAKEN_OVER = _passed_over(
     "a carrier asks it after CARRY, where a test pauses it",
 )
 DECIDE = Point("tasks/loop/decisions.py", "record_next", "", WRITTEN, "before")
+CARRY_AGAIN = _passed_over(
+    "tasks/mlflow/carrier.py", "Carrier.carry", "leased", "the carrier that CARRY pauses comes here when it goes on"
+)
 CLUSTER_JOB = _passed_over(
     "tasks/loop/jobs.py",
     "job_owner",
