@@ -261,8 +261,8 @@ def _returned(rows: Sequence[ChampionMove], carried: Projection, state: Registry
         return None
     if newest.number > carried.number or newest.after != named.version:
         return None  # the server did not know the newest move
-    kept = {name: getattr(newest, name) for name in ("after", "promotion", "best")}
-    return next_move(rows, action="return", by=named.actor, reason=named.reason, **kept)
+    fields = {name: getattr(newest, name) for name in ("after", "promotion", "best")}
+    return next_move(rows, action="return", by=named.actor, reason=named.reason, **fields)
 
 
 def _overruled(rows: Sequence[ChampionMove], reason: str) -> ChampionMove | None:

@@ -75,7 +75,9 @@ def serving_state(root: Path, project: str) -> ServingState | None:
     champion = move.after and RegisteredVersion(
         number=move.after, tags=move.serving(row["tags"] or {}), place=address_of(root, row["place"] or "")
     )
-    return ServingState(move, champion or None, row["challenger"], bool(row["owner"]) and row["owner"] != row["own"])
+    return ServingState(
+        move, champion or None, row["challenger"], bool(row["owner"]) and row["owner"] != row["workspace_id"]
+    )
 
 
 @functools.cache
@@ -88,8 +90,8 @@ def _newest() -> Select[Any]:
     moves, model = champion_moves, registered_models
     is_champion = (versions.c.project == moves.c.project) & (versions.c.version == moves.c.after)
     joined = moves.outerjoin(versions, is_champion).outerjoin(model, model.c.project == moves.c.project)
-    own = select(workspace.c.id).scalar_subquery().label("own")
-    rows = select(*moves.c, versions.c.tags, versions.c.place, model.c.challenger, model.c.owner, own)
+    workspace_id = select(workspace.c.id).scalar_subquery().label("workspace_id")
+    rows = select(*moves.c, versions.c.tags, versions.c.place, model.c.challenger, model.c.owner, workspace_id)
     of_project = rows.select_from(joined).where(moves.c.project == bindparam("project"))
     return of_project.order_by(moves.c.number.desc()).limit(1)
 
