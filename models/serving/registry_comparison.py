@@ -105,7 +105,7 @@ class RegistryState:
     def journal(self) -> list[tuple[str, ChampionMove]]:
         """Return the moves in the tags, oldest first, each with the workspace's id; empty for an older Loopline's."""
         documents = [json.loads(text) for name, text in sorted(self.tags.items()) if name.startswith(JOURNAL)]
-        return [(document.get("workspace", ""), _entry(document)) for document in documents]
+        return [(document.get("workspace", ""), _journal_move(document)) for document in documents]
 
 
 @dataclass(frozen=True)
@@ -187,10 +187,10 @@ def _owner(
 def _conflict(moves: Sequence[ChampionMove], journal: Sequence[ChampionMove]) -> str:
     """Return why the journal is of another course of the same workspace; empty if it is not."""
     ids = {move.number: move.id for move in moves}
-    for entry in journal:
-        if ids.get(entry.number, entry.id) != entry.id:
+    for move in journal:
+        if ids.get(move.number, move.id) != move.id:
             return (
-                f"MLflow holds another move {entry.number} of this workspace: a copy of the workspace runs, or its "
+                f"MLflow holds another move {move.number} of this workspace: a copy of the workspace runs, or its "
                 "database was restored: end the copy, or run `loopline doctor --restored`"
             )
     return ""
@@ -223,11 +223,11 @@ def _move(
     if state.mark != carried.mark:  # a copy of before, or a carrier that was paused: the row stands
         if newest is None or not carried.mark:
             return None
-        held = f"move {state.mark.partition(':')[0]}" if state.mark else "no move"
-        return _overruled(rows, f"MLflow was restored, or a paused process wrote to it: it held {held}")
-    settled = {carried.alias, newest.after if newest else None, *_alive(carried.intents, now)}
+        previous = f"move {state.mark.partition(':')[0]}" if state.mark else "no move"
+        return _overruled(rows, f"MLflow was restored, or a paused process wrote to it: it held {previous}")
+    expected = {carried.alias, newest.after if newest else None, *_alive(carried.intents, now)}
     is_removed = alias is None and carried.alias is not None and carried.alias not in state.versions
-    if alias in settled and not (is_removed and newest and newest.after == carried.alias):
+    if alias in expected and not (is_removed and newest and newest.after == carried.alias):
         return _returned(rows, carried, state)
     if newest is None:
         return _heard(rows, state) if _is_registered(state, alias) else None
@@ -271,8 +271,8 @@ def _overruled(rows: Sequence[ChampionMove], reason: str) -> ChampionMove | None
     reason = f"{reason}: version {newest.after or 'none'} was put back"
     if (newest.action, newest.reason) == ("overruled", reason):
         return None
-    kept = {name: getattr(newest, name) for name in ("after", "plan", "promotion", "best")}
-    return next_move(rows, action="overruled", by=MLFLOW, reason=reason, **kept)
+    champion_fields = {name: getattr(newest, name) for name in ("after", "plan", "promotion", "best")}
+    return next_move(rows, action="overruled", by=MLFLOW, reason=reason, **champion_fields)
 
 
 def differs(projection: Projection, state: RegistryState, now: float) -> bool:
@@ -283,8 +283,8 @@ def differs(projection: Projection, state: RegistryState, now: float) -> bool:
         state: What MLflow shows; its versions are not needed.
         now: Unix time, by the database's clock.
     """
-    settled = {projection.alias, *_alive(projection.intents, now)}
-    return state.champion not in settled or state.mark != projection.mark
+    expected = {projection.alias, *_alive(projection.intents, now)}
+    return state.champion not in expected or state.mark != projection.mark
 
 
 def next_move(rows: Sequence[ChampionMove], **fields: Any) -> ChampionMove:
@@ -311,7 +311,7 @@ def _is_registered(state: RegistryState, version: str | None) -> bool:
     return bool({KEY, FILES} & {*state.versions.get(version or "", {})})
 
 
-def _entry(document: dict[str, Any]) -> ChampionMove:
+def _journal_move(document: dict[str, Any]) -> ChampionMove:
     """Return a move of the journal; one of an older Loopline has no id, and gets the same one at every look."""
     move = ChampionMove.model_validate(document)
     if move.id:

@@ -94,9 +94,9 @@ def moved_in_mlflow(workspace: Workspace) -> list[str]:
     """
     if not os.environ["MLFLOW_TRACKING_URI"].startswith(("http://", "https://")):
         return []
-    own = workspace_id(workspace.state)
+    own_id = workspace_id(workspace.state)
     carried = registered_models.projections(workspace.state)
-    ours = {name: projection for name, projection in carried.items() if projection.owner in ("", own)}
+    ours = {name: projection for name, projection in carried.items() if projection.owner in ("", own_id)}
     if not ours:
         return []
     models = dict(_models())

@@ -70,10 +70,10 @@ def on_move(model: str, connection: Connection, move: ChampionMove) -> None:
     """Store the event of a move, in the transaction of its row."""
     if move.before != move.after:
         moved = f"from version {move.before} to {move.after or 'none'}" if move.before else f"is version {move.after}"
-        name, what = CHAMPION_MOVED, f"the champion {moved}"
+        name, summary = CHAMPION_MOVED, f"the champion {moved}"
     else:
-        name, what = RELEASE_CHANGED, f"the champion stays version {move.after}"
-    text = f"{move.action}: {what}: {move.reason}"
+        name, summary = RELEASE_CHANGED, f"the champion stays version {move.after}"
+    text = f"{move.action}: {summary}: {move.reason}"
     store(connection, Event(name=name, project=model, text=text, payload=move.model_dump(mode="json"), at=move.at))
 
 

@@ -135,7 +135,7 @@ class Carrier:
     def intend(self, connection: Connection, value: str | None) -> None:
         """Write down that the alias is being set to a value, in a transaction before it is set."""
         rows = self._rows(connection)
-        alive = [one for one in rows.projection.intents if one.until >= rows.now and one.value != value]
+        alive = [intent for intent in rows.projection.intents if intent.until >= rows.now and intent.value != value]
         intents = (*alive, Intent(value, rows.now + INTENT_S))
         registered_models.save(connection, self.model, replace(rows.projection, intents=intents))
 
@@ -160,7 +160,7 @@ class Carrier:
                 number=newest.number,
                 alias=newest.after if is_whole else state.champion,
                 mark=mark_of(newest),
-                intents=tuple(one for one in now.projection.intents if one.value != newest.after),
+                intents=tuple(intent for intent in now.projection.intents if intent.value != newest.after),
                 looked=now.now,
                 trouble=self.trouble,
             )
@@ -194,7 +194,9 @@ class Carrier:
             stored = read_all(client(), self.model, self.workspace.state) if is_first else []
             with database.writing(self.workspace.state) as connection:
                 if not self._is_taken_over(connection):
-                    versions.save(connection, self.model, *(one for one in stored if one.number not in rows.versions))
+                    versions.save(
+                        connection, self.model, *(version for version in stored if version.number not in rows.versions)
+                    )
                     self._record(connection, state)
         return state
 
@@ -206,8 +208,8 @@ class Carrier:
             champion_moves.insert(connection, self.model, row)
         versions.remove(connection, self.model, *comparison.removed)
         if move := comparison.move:
-            given = {name: getattr(move, name) for name in set(ChampionMove.model_fields) - {"number", "id", "at"}}
-            self.on_move(connection, champion_moves.record(connection, self.model, move.number - 1, **given))
+            fields = {name: getattr(move, name) for name in set(ChampionMove.model_fields) - {"number", "id", "at"}}
+            self.on_move(connection, champion_moves.record(connection, self.model, move.number - 1, **fields))
         challenger = rows.projection.challenger or state.aliases.get("challenger")
         looked = replace(self._rows(connection).projection, looked=rows.now, challenger=challenger)
         registered_models.save(connection, self.model, looked)
@@ -221,11 +223,11 @@ class Carrier:
         return _Rows(moves, projection, numbers, database.now(connection))
 
     def _compared(self, rows: _Rows, state: RegistryState) -> Comparison:
-        own = workspace_id(self.workspace.state)
-        known = rows.moves, rows.projection, rows.versions, state, own, rows.now
-        comparison = compare(*known)
+        own_id = workspace_id(self.workspace.state)
+        arguments = rows.moves, rows.projection, rows.versions, state, own_id, rows.now
+        comparison = compare(*arguments)
         is_heard = comparison.move is not None and comparison.move.action != "overruled"
-        return compare(*known, is_closed=True) if is_heard and self.is_closed() else comparison
+        return compare(*arguments, is_closed=True) if is_heard and self.is_closed() else comparison
 
     def _read(self) -> RegistryState:
         from mlflow.exceptions import MlflowException
@@ -238,18 +240,18 @@ class Carrier:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
                 return RegistryState(exists=False)
-            found = _versions(store, self.model)
+            tags_by_version = _versions(store, self.model)
         aliases = {name: str(version) for name, version in model.aliases.items()}
-        return RegistryState(aliases, dict(model.tags), found)
+        return RegistryState(aliases, dict(model.tags), tags_by_version)
 
     def _set(self, rows: _Rows, state: RegistryState) -> bool:
         """Set owner, journal, the champion's tags, the aliases, then the mark; return False if the champion is gone."""
-        store, newest, own = client(), rows.moves[-1], workspace_id(self.workspace.state)
-        told = {move.id for owner, move in state.journal() if owner == own}
-        tags = {} if state.tags.get(OWNER) == own else {OWNER: own}
+        store, newest, own_id = client(), rows.moves[-1], workspace_id(self.workspace.state)
+        journaled_ids = {move.id for owner, move in state.journal() if owner == own_id}
+        tags = {} if state.tags.get(OWNER) == own_id else {OWNER: own_id}
         for move in rows.moves:
-            if move.id not in told:
-                tags[f"{JOURNAL}{move.number:06d}"] = json.dumps({**database.plain(move), "workspace": own})
+            if move.id not in journaled_ids:
+                tags[f"{JOURNAL}{move.number:06d}"] = json.dumps({**database.plain(move), "workspace": own_id})
         for name, value in tags.items():
             store.set_registered_model_tag(self.model, name, value)
         is_whole = newest.after is None or newest.after in state.versions
@@ -269,12 +271,12 @@ class Carrier:
         champion = rows.moves[-1].after
         gone = {move.after for move in rows.moves if move.after} - {*state.versions}
         challenger = rows.projection.challenger
-        wanted = {
+        aliases = {
             "champion": state.champion if champion in gone else champion,
             "previous": back_from(rows.moves, gone),
             "challenger": None if challenger == champion or challenger not in state.versions else challenger,
         }
-        for name, version in wanted.items():
+        for name, version in aliases.items():
             if version == state.aliases.get(name):
                 continue
             if version is None:
@@ -323,11 +325,11 @@ class Carrier:
 
 def _versions(store: MlflowClient, model: str) -> dict[str, dict[str, str]]:
     """Return the tags of each version of a model, in pages."""
-    found: dict[str, dict[str, str]] = {}
+    tags_by_version: dict[str, dict[str, str]] = {}
     token: str | None = None
     while True:
         page = store.search_model_versions(f"name = '{model}'", page_token=token)
-        found |= {str(version.version): dict(version.tags) for version in page}
+        tags_by_version |= {str(version.version): dict(version.tags) for version in page}
         token = page.token
         if not token:
-            return found
+            return tags_by_version

@@ -278,8 +278,8 @@ class Registry:
 
     def _record(self, connection: Connection, move: ChampionMove, reason: str) -> ChampionMove:
         fields = {name: getattr(move, name) for name in ("action", "before", "after", "plan", "promotion", "best")}
-        by = {"by": move.loop_id or self.actor, "reason": reason[:MOST_REASON], "loop_id": move.loop_id}
-        recorded = champion_moves.record(connection, self.model, move.number - 1, **fields, **by)
+        actor_fields = {"by": move.loop_id or self.actor, "reason": reason[:MOST_REASON], "loop_id": move.loop_id}
+        recorded = champion_moves.record(connection, self.model, move.number - 1, **fields, **actor_fields)
         if registered_models.read(connection, self.model).challenger == move.after:
             self._set_challenger(connection, None)
         self.carrier.intend(connection, move.after)

@@ -74,5 +74,5 @@ def give_back(registry: Registry, version: str, reason: str, trial: str = "") ->
 
 def _with_plan(moves: Sequence[ChampionMove], plan: ReleasePlan, action: PlanAction) -> ChampionMove:
     newest = moves[-1]
-    kept = {"after": newest.after, "promotion": newest.promotion, "best": newest.best}
-    return next_move(moves, action=action, plan=plan, **kept)
+    champion_fields = {"after": newest.after, "promotion": newest.promotion, "best": newest.best}
+    return next_move(moves, action=action, plan=plan, **champion_fields)

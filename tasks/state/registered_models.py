@@ -84,8 +84,8 @@ def waiting(root: Path) -> list[str]:
 
     models, moves = registered_models, champion_moves
     newest = select(func.max(moves.c.number)).where(moves.c.project == models.c.project).scalar_subquery()
-    own = select(workspace.c.id).scalar_subquery()
-    is_ours = (models.c.owner == "") | (models.c.owner == own)
+    own_id = select(workspace.c.id).scalar_subquery()
+    is_ours = (models.c.owner == "") | (models.c.owner == own_id)
     rows = select(models.c.project).where(is_ours, (newest > models.c.number) | models.c.looked.is_(None))
     with database.reading(root) as connection:
         return list(connection.scalars(rows.order_by(models.c.project)))

@@ -77,6 +77,9 @@ REAP = Point("tasks/operations/reap.py", "_project", "leased", "tasks.host.lease
 REAPED = Point("tasks/operations/reap.py", "reap", "", "tasks.operations.reap:conclude_killed", "before")
 REAP_TRIALS = _confirmed("tasks/operations/reap.py", "_closed")
 MOVE = Point("tasks/mlflow/registry.py", "Registry.move", "", WRITTEN, "before")
+CARRIER_AGAIN = _passed_over(
+    "tasks/mlflow/carrier.py", "Carrier.carry", "leased", "a carrier that lost its lease takes it again after CARRY"
+)
 CARRIER = Point("tasks/mlflow/carrier.py", "Carrier._alone", "leased", "tasks.host.leases:_take", "after")
 CARRY = Point(
     "tasks/mlflow/carrier.py", "Carrier._carried", "", "mlflow:MlflowClient.set_registered_model_alias", "before"
