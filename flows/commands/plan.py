@@ -54,9 +54,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
     if is_probed:
         _probe(this_project, spec, as_json)
         return
-    first_look(this_project.workspace, [spec.name])
-    step_cache = StepCache(this_project, spec)
-    planned = step_cache.plan()
+    step_cache, planned = _planned(this_project, spec)
     if step_cache.store and any(step.state != "done" for step in planned):
         step_cache.store.check()
     steps = [step.step for step in planned if step.state != "done"]
@@ -86,6 +84,12 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
         )
     if all(step.state == "done" for step in planned):
         click.echo("nothing to do")
+
+
+def _planned(project: Project, spec: Spec) -> tuple[StepCache, list[PlannedStep]]:
+    first_look(project.workspace, [spec.name])
+    step_cache = StepCache(project, spec)
+    return step_cache, step_cache.plan()
 
 
 def _seen(step: PlannedStep) -> list[str]:

@@ -22,21 +22,10 @@ from tasks.ranks.places import checked_spec
 from tasks.state.feedback import FeedbackSummary
 from tasks.tools import dvc_view
 from tests.conftest import MakeProject
+from tests.crowned import crown
 
 LEFT = {"version": {"raw": "1.dir", "prepared": "2.dir"}, "register": {"version": "1", "key": "k"}}
 """What lies in the stores of other tools, by the records."""
-
-
-REGISTERED = RegisteredVersion(number="1", tags={"loopline.key": "k"})
-
-
-def crown(
-    monkeypatch: pytest.MonkeyPatch,
-    champion: RegisteredVersion | None,
-    registered: RegisteredVersion | None = REGISTERED,
-) -> None:
-    """The registry has a champion, and the version that the loop registered."""
-    monkeypatch.setattr(registry_reader, "named", lambda _, __, name: registered if name.isdecimal() else champion)
 
 
 @pytest.fixture
