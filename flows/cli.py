@@ -35,6 +35,7 @@ COMMANDS = {
     "promote": "Make a registered version the champion.",
     "release": "Try a version as canary or shadow; show how each version does.",
     "rollback": "Make the previous champion champion again.",
+    "adopt": "Take over a model that belongs to another workspace.",
     "reap": "Clean up after killed runs.",
     "migrate": "Move the databases to Postgres.",
     "doctor": "Check this machine and workspace.",

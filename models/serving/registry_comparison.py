@@ -113,7 +113,7 @@ class Comparison:
     """What is to be done.
 
     Args:
-        owner: Id of another workspace to which the model belongs: nothing is done.
+        owner: Id of another workspace to which the model belongs: nothing is carried, and `move` follows its alias.
         conflict: Why nothing may be carried; empty: it may.
         read_back: Moves of MLflow's journal that the database lacks, with their numbers.
         move: The move that was heard, or that says what was overruled; its number and id are not given yet.
@@ -158,7 +158,7 @@ def compare(
     journal = state.journal()
     owner = _owner(moves, state, journal, workspace)
     if owner:
-        return Comparison(owner=owner)
+        return Comparison(owner=owner, move=followed(moves, projection, state, workspace))
     ours = [move for owner, move in journal if owner == workspace or (not moves and not owner)]
     if conflict := _conflict(moves, ours):
         return Comparison(conflict=conflict)
@@ -176,6 +176,85 @@ def compare(
     return Comparison(read_back=read_back, move=move, removed=removed, carries=carries)
 
 
+def is_written_here(state: RegistryState, projection: Projection, workspace: str, loops: Collection[str]) -> bool:
+    """Return whether a model without the tag OWNER is ours, as an older Loopline or a restored MLflow leaves it.
+
+    Args:
+        state: What MLflow shows.
+        projection: How far MLflow follows.
+        workspace: Our workspace's id.
+        loops: The ids of our loops: an older Loopline's journal names no workspace, but the loop that promoted.
+    """
+    journal = state.journal()
+    writers = [owner for owner, _ in journal if owner]
+    if writers:
+        return writers[-1] == workspace
+    return workspace == projection.owner or any(move.loop_id in loops for _, move in journal if move.loop_id)
+
+
+def followed(
+    moves: Sequence[ChampionMove], projection: Projection, state: RegistryState, workspace: str
+) -> ChampionMove | None:
+    """Return the move by which a workspace follows the alias of a model that is not its own; None if it does already.
+
+    Args:
+        moves: The project's rows, oldest first.
+        projection: How far MLflow follows.
+        state: What MLflow shows.
+        workspace: Our workspace's id.
+    """
+    newest, owner = moves[-1] if moves else None, state.tags.get(OWNER, "")
+    serving = _served(state)
+    if projection.owner == workspace and owner:
+        reason = f"workspace {owner} adopted the model: this one follows it from now on"
+        return next_move(moves, action="adopt", by=MLFLOW, reason=reason, **serving)
+    if serving["after"] is None and newest is None:
+        return None
+    if newest and all(getattr(newest, name) == value for name, value in serving.items()):
+        return None
+    whose = f"workspace {owner}, to which the model belongs" if owner else "another workspace"
+    action = "removed" if serving["after"] is None else "promote"
+    return next_move(moves, action=action, by=MLFLOW, reason=f"moved by {whose}", **serving)
+
+
+def joined(moves: Sequence[ChampionMove], state: RegistryState) -> list[ChampionMove]:
+    """Return the moves of MLflow's journal that the rows lack, whoever wrote them, numbered after the rows.
+
+    Args:
+        moves: The project's rows, oldest first.
+        state: What MLflow shows.
+    """
+    ids = {move.id for move in moves}
+    lacking = [_with_plan(move, state) for _, move in state.journal() if move.id not in ids]
+    first = moves[-1].number + 1 if moves else 1
+    return [move.model_copy(update={"number": number}) for number, move in enumerate(lacking, first)]
+
+
+def adopted(
+    rows: Sequence[ChampionMove], state: RegistryState, champion: ChampionMove | None, **fields: Any
+) -> ChampionMove:
+    """Return the move that hands a model to this workspace, or says which of two courses of moves goes on.
+
+    Args:
+        rows: The project's rows and those joined to them, oldest first.
+        state: What MLflow shows.
+        champion: The row whose champion stays; None: the champion of MLflow.
+        fields: Actor and reason.
+    """
+    serving = {name: getattr(champion, name) for name in _SERVING} if champion else _served(state)
+    return next_move(rows, action="adopt", **serving, **fields)
+
+
+_SERVING = ("after", "plan", "promotion")
+
+
+def _served(state: RegistryState) -> dict[str, Any]:
+    """Return what serves by MLflow: the champion, unless Loopline did not register it, its plan and promotion."""
+    alias = state.champion if _is_registered(state, state.champion) else None
+    tags = state.versions.get(alias or "", {})
+    return {"after": alias, "plan": ReleasePlan.of_tags(tags), "promotion": tags.get(PROMOTION, "")}
+
+
 def _owner(
     moves: Sequence[ChampionMove], state: RegistryState, journal: list[tuple[str, ChampionMove]], workspace: str
 ) -> str:
@@ -187,8 +266,9 @@ def _owner(
 def _conflict(moves: Sequence[ChampionMove], journal: Sequence[ChampionMove]) -> str:
     """Return why the journal is of another course of the same workspace; empty if it is not."""
     ids = {move.number: move.id for move in moves}
+    joined_ids = {*ids.values()}  # also a move that was joined under another number
     for move in journal:
-        if ids.get(move.number, move.id) != move.id:
+        if move.id not in joined_ids and move.number in ids:
             return (
                 f"MLflow holds another move {move.number} of this workspace: a copy of the workspace runs, or its "
                 "database was restored: end the copy, or run `loopline doctor --restored`"

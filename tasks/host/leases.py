@@ -16,7 +16,7 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -143,6 +143,29 @@ def is_leased(state: Path, name: str) -> bool:
 
 def _shown(holder: Mapping[str, Any]) -> str:
     return f"{holder['host']}, pid {holder['pid']}"
+
+
+RESTORED = 1_000_000
+"""What a restored database adds to the epochs of its copy: more holders than a lease had since."""
+
+
+def void_leases(connection: Connection, names: Iterable[str] = (), but: str = "") -> None:
+    """End all leases after the database was put back from a copy, and let epochs go on above those of the lost rows.
+
+    Files and manifests bear epochs that the copy does not know: a later holder must not have a lower one.
+
+    Args:
+        connection: A connection that writes.
+        names: Leases that the copy may lack.
+        but: The lease by which the caller works.
+    """
+    from sqlalchemy import select
+
+    from tasks.host.tables import leases
+
+    connection.execute(leases.update().where(leases.c.name != but).values(until=None, epoch=leases.c.epoch + RESTORED))
+    for name in {*names} - {*connection.scalars(select(leases.c.name))}:
+        connection.execute(leases.insert().values(name=name, holder={}, epoch=RESTORED, until=None))
 
 
 def _take(state: Path, name: str, above: int = 0) -> Lease | dict[str, Any]:

@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from models.errors import GateRefused, StoreError
+from models.errors import GateRefused, StoreError, UsageError
 from models.serving.registry import ChampionMove
 from models.serving.registry_comparison import (
     INTENT_S,
@@ -26,12 +26,16 @@ from models.serving.registry_comparison import (
     Intent,
     Projection,
     RegistryState,
+    adopted,
     back_from,
     compare,
+    followed,
+    is_written_here,
+    joined,
     mark_of,
 )
 from tasks.host import database
-from tasks.host.leases import Lease, leased
+from tasks.host.leases import Lease, leased, void_leases
 from tasks.host.locks import held
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
@@ -83,29 +87,25 @@ class Carrier:
         return f"mlflow:{self.model}"
 
     @contextlib.contextmanager
-    def looking(self) -> Iterator[RegistryState | None]:
+    def looking(self, *, claims: bool = False) -> Iterator[RegistryState | None]:
         """Record what was moved in MLflow, and let no other process carry during the block; yield what MLflow shows.
 
         None if MLflow is away or another process carries: then that one carries the rows, or the compactor does.
 
-        Raises:
-            GateRefused: The model belongs to another workspace.
+        Args:
+            claims: Make a model that no workspace has claimed ours, since we move it.
         """
         with contextlib.ExitStack() as stack:
             state = None
             try:
                 stack.enter_context(self._alone())
-                state = self._look()
+                state = self._look(claims=claims)
             except StoreError as error:
                 self._note(error)
             yield state
 
     def follow(self) -> None:
-        """Record what was moved in MLflow, and carry what waits.
-
-        Raises:
-            GateRefused: The model belongs to another workspace.
-        """
+        """Record what was moved in MLflow, and carry what waits; a model of another workspace is followed alone."""
         with self.looking() as state:
             if state:
                 self.carry(state)
@@ -167,18 +167,68 @@ class Carrier:
             registered_models.save(connection, self.model, carried)
         return now.moves[-1].number
 
-    def _look(self) -> RegistryState:
+    def adopt(self, actor: str, reason: str) -> ChampionMove:
+        """Make the model ours: the moves in MLflow's journal become rows, and one more says who took it and why.
+
+        Where it is ours already, as after a restore of the database that then went on, both courses of moves are
+        joined, and the champion of our rows stays.
+
+        Raises:
+            UsageError: MLflow has no such model.
+            GateRefused: It is ours, with all its moves; or another workspace adopts it at the same time.
+            StoreError: MLflow or the database is away.
+        """
+        own = workspace_id(self.workspace.state)
+        with self._alone():
+            state = self._read()
+            if not state.exists:
+                raise UsageError(f"{self.model}: MLflow has no such model: `loopline run {self.model}` registers one")
+            with database.reading(self.workspace.state) as connection:
+                rows = self._rows(connection)
+            is_own = rows.projection.owner == state.tags.get(OWNER) == own
+            if is_own and not joined(rows.moves, state):
+                raise GateRefused(f"{self.model}: belongs to this workspace already: `loopline promote` moves it")
+            state = self._claim()
+            if state.tags[OWNER] != own:
+                raise GateRefused(f"{self.model}: workspace {state.tags[OWNER]} adopted it at the same time")
+            stored = read_all(client(), self.model, self.workspace.state)
+            with database.writing(self.workspace.state) as connection:
+                rows = self._rows(connection)
+                lacking = joined(rows.moves, state)
+                for move in lacking:
+                    champion_moves.insert(connection, self.model, move)
+                last = rows.moves[-1] if is_own and rows.moves else None
+                move = self._store(connection, adopted([*rows.moves, *lacking], state, last, by=actor, reason=reason))
+                versions.save(connection, self.model, *(one for one in stored if one.number not in rows.versions))
+                taken = Projection(own, state.aliases.get("challenger"), 0, state.champion, state.mark, (), rows.now)
+                registered_models.save(connection, self.model, taken)
+            self.carry(state)
+        return move
+
+    def _claim(self) -> RegistryState:
+        """Write our id into the model, and read back who has it."""
+        with reaching_store():
+            client().set_registered_model_tag(self.model, OWNER, workspace_id(self.workspace.state))
+        return self._read()
+
+    def _is_written_here(self, state: RegistryState) -> bool:
+        from sqlalchemy import select
+
+        from tasks.host.tables import loops
+
+        with database.reading(self.workspace.state) as connection:
+            projection = registered_models.read(connection, self.model)
+            own = set(connection.scalars(select(loops.c.loop_id).where(loops.c.project == self.model)))
+        return is_written_here(state, projection, workspace_id(self.workspace.state), own)
+
+    def _look(self, *, claims: bool = False) -> RegistryState:
         """Read what MLflow shows, and record what was moved there."""
         state = self._read()
+        if state.exists and not state.tags.get(OWNER) and (claims or self._is_written_here(state)):
+            state = self._claim()
         with database.reading(self.workspace.state) as connection:
             rows = self._rows(connection)
         comparison = self._compared(rows, state)
-        if comparison.owner:
-            self._save(owner=comparison.owner, looked=rows.now)
-            raise GateRefused(
-                f"{self.model}: belongs to another workspace, whose id is {comparison.owner}: promote there, or hand "
-                f"it to this one with `loopline adopt {self.model} --reason WHY`"
-            )
         if comparison.conflict:
             raise StoreError(f"{self.model}: {comparison.conflict}")
         if rows.moves and not state.exists:
@@ -189,9 +239,10 @@ class Carrier:
         self.trouble = ""
         if rows.projection.trouble:
             self._save(trouble="")
-        is_first = rows.projection.looked is None
+        is_first = rows.projection.looked is None or comparison.owner not in ("", rows.projection.owner)
         if comparison.read_back or comparison.move or comparison.removed or is_first:
-            stored = read_all(client(), self.model, self.workspace.state) if is_first else []
+            is_new = is_first or not self._is_own(state)
+            stored = read_all(client(), self.model, self.workspace.state) if is_new else []
             with database.writing(self.workspace.state) as connection:
                 if not self._is_taken_over(connection):
                     versions.save(
@@ -207,12 +258,29 @@ class Carrier:
         for row in comparison.read_back:
             champion_moves.insert(connection, self.model, row)
         versions.remove(connection, self.model, *comparison.removed)
-        if move := comparison.move:
-            fields = {name: getattr(move, name) for name in set(ChampionMove.model_fields) - {"number", "id", "at"}}
-            self.on_move(connection, champion_moves.record(connection, self.model, move.number - 1, **fields))
+        if comparison.read_back and rows.moves:
+            void_leases(connection, but=self._lease.name if self._lease else "")  # the database is an older copy
+        if comparison.move:
+            self._store(connection, comparison.move)
         challenger = rows.projection.challenger or state.aliases.get("challenger")
         looked = replace(self._rows(connection).projection, looked=rows.now, challenger=challenger)
+        if not self._is_own(state):  # nothing waits: this workspace carries none of its rows
+            newest = champion_moves.read(connection, self.model, limit=1)
+            number, alias = newest[0].number if newest else 0, state.champion
+            followed = Projection(comparison.owner, state.aliases.get("challenger"), number, alias, looked=rows.now)
+            looked = replace(followed, mark=state.mark)
         registered_models.save(connection, self.model, looked)
+
+    def _store(self, connection: Connection, move: ChampionMove) -> ChampionMove:
+        """Insert a row after the newest, with its event."""
+        fields = {name: getattr(move, name) for name in set(ChampionMove.model_fields) - {"number", "id", "at"}}
+        recorded = champion_moves.record(connection, self.model, move.number - 1, **fields)
+        self.on_move(connection, recorded)
+        return recorded
+
+    def _is_own(self, state: RegistryState) -> bool:
+        """Return whether the model is ours; one that MLflow does not show belongs to nobody else."""
+        return not state.exists or state.tags.get(OWNER) == workspace_id(self.workspace.state)
 
     def _rows(self, connection: Connection) -> _Rows:
         moves = champion_moves.read(connection, self.model)[::-1]
@@ -224,6 +292,8 @@ class Carrier:
 
     def _compared(self, rows: _Rows, state: RegistryState) -> Comparison:
         own_id = workspace_id(self.workspace.state)
+        if state.exists and not state.tags.get(OWNER):  # whose it is will be known when a workspace promotes
+            return Comparison(move=followed(rows.moves, rows.projection, state, own_id))
         arguments = rows.moves, rows.projection, rows.versions, state, own_id, rows.now
         comparison = compare(*arguments)
         is_heard = comparison.move is not None and comparison.move.action != "overruled"
@@ -247,10 +317,10 @@ class Carrier:
     def _set(self, rows: _Rows, state: RegistryState) -> bool:
         """Set owner, journal, the champion's tags, the aliases, then the mark; return False if the champion is gone."""
         store, newest, own_id = client(), rows.moves[-1], workspace_id(self.workspace.state)
-        journaled_ids = {move.id for owner, move in state.journal() if owner == own_id}
+        journaled = {(move.number, move.id) for owner, move in state.journal() if owner == own_id}
         tags = {} if state.tags.get(OWNER) == own_id else {OWNER: own_id}
         for move in rows.moves:
-            if move.id not in journaled_ids:
+            if (move.number, move.id) not in journaled:
                 tags[f"{JOURNAL}{move.number:06d}"] = json.dumps({**database.plain(move), "workspace": own_id})
         for name, value in tags.items():
             store.set_registered_model_tag(self.model, name, value)

@@ -174,11 +174,7 @@ class Registry:
         return moves_of(self._workspace.state, self.model)[::-1]
 
     def look(self) -> None:
-        """Record what was moved in MLflow, and carry there what waits; `carrier.trouble` says why it does not follow.
-
-        Raises:
-            GateRefused: The model belongs to another workspace.
-        """
+        """Record what was moved in MLflow, and carry there what waits; `carrier.trouble` says why if it cannot."""
         self.carrier.follow()
         self._announcer.deliver()
 
@@ -262,9 +258,11 @@ class Registry:
         Raises:
             GateRefused: The move is refused, or the model belongs to another workspace.
         """
-        with self.carrier.looking() as state:
+        own = workspace_id(self._workspace.state)
+        with self.carrier.looking(claims=True) as state:
             try:
                 with database.writing(self._workspace.state) as connection:
+                    registered_models.refuse_foreign(connection, self.model, own)
                     check(connection)
                     moves = champion_moves.read(connection, self.model)[::-1]
                     move = decide(moves, versions.removed(connection, self.model))
@@ -273,6 +271,18 @@ class Registry:
             finally:
                 if state:  # after a refusal too: what was moved in MLflow, or what a killed process left
                     self.carrier.carry(state)
+        self._announcer.deliver()
+        return move
+
+    def adopt(self, reason: str) -> ChampionMove:
+        """Make the model of another workspace ours; it follows from its next look on.
+
+        Raises:
+            UsageError: MLflow has no such model.
+            GateRefused: It is ours already.
+            StoreError: MLflow is away.
+        """
+        move = self.carrier.adopt(self.actor, reason[:MOST_REASON])
         self._announcer.deliver()
         return move
 

@@ -6,9 +6,10 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import StoreError
+from models.errors import GateRefused, StoreError
 from models.serving.registry_comparison import Intent, Projection
 from tasks.host import database
+from tasks.state.workspace_id import workspace_id
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -89,6 +90,39 @@ def waiting(root: Path) -> list[str]:
     rows = select(models.c.project).where(is_ours, (newest > models.c.number) | models.c.looked.is_(None))
     with database.reading(root) as connection:
         return list(connection.scalars(rows.order_by(models.c.project)))
+
+
+def foreign_owner(root: Path, project: str) -> str:
+    """Return the id of the other workspace to which a project's model belongs; empty if none is known."""
+    own = workspace_id(root)
+    with database.reading(root) as connection:
+        owner = read(connection, project).owner
+    return "" if owner == own else owner
+
+
+def refuse_foreign(connection: Connection, project: str, workspace: str) -> None:
+    """Refuse to move a model that belongs to another workspace.
+
+    Args:
+        connection: A connection.
+        project: The project's name.
+        workspace: The id of this workspace.
+
+    Raises:
+        GateRefused: It does.
+    """
+    owner = read(connection, project).owner
+    if owner not in ("", workspace):
+        raise GateRefused(foreign(project, owner))
+
+
+def foreign(project: str, owner: str) -> str:
+    """Return what a workspace may not do with a model of another one, and the cures."""
+    return (
+        f"{project}: its registered model belongs to another workspace, {owner}, and this one follows it: promote "
+        "there, give the project another name, name another registry by MLFLOW_TRACKING_URI, or take the model over "
+        f"by `loopline adopt {project} --reason WHY`"
+    )
 
 
 def read(connection: Connection, project: str) -> Projection:

@@ -16,8 +16,11 @@ from models.serving.registry_comparison import (
     Intent,
     Projection,
     RegistryState,
+    adopted,
     back_from,
     compare,
+    is_written_here,
+    joined,
     mark_of,
 )
 from models.serving.releases import PLAN, PROMOTION, Canary, ReleasePlan
@@ -281,8 +284,10 @@ def test_a_tag_without_our_workspace_is_not_trusted_once_there_are_rows():
     assert (comparison.read_back, heard(comparison)) == ((), ("promote", "2", "3", MLFLOW))
 
 
-def test_a_model_of_another_workspace_is_not_touched():
-    assert compared(ROWS, carried(ROWS), shown(ROWS, "3", owner="theirs")) == Comparison(owner="theirs")
+def test_a_model_of_another_workspace_is_followed_and_not_touched():
+    comparison = compared(ROWS, carried(ROWS), shown(ROWS, "3", owner="theirs"))
+    assert (comparison.owner, comparison.carries) == ("theirs", False)
+    assert heard(comparison) == ("promote", "2", "3", MLFLOW)
     untold = shown(ROWS, "2", owner="theirs")
     tags = {name: text for name, text in untold.tags.items() if name != OWNER}
     assert compared([], Projection(), replace(untold, tags=tags)).owner == "theirs", "by its journal"
@@ -294,3 +299,57 @@ def test_a_rollback_goes_to_the_last_champion_that_is_not_removed():
     assert back_from(rows, ["2"]) == "1"
     assert back_from(rows, ["1", "2"]) is None
     assert back_from([], []) is None
+
+
+def test_a_workspace_that_lost_its_model_says_so_once_and_follows():
+    lost = compared(ROWS, carried(ROWS, owner="home"), shown(ROWS, "2", owner="theirs"))
+    assert heard(lost) == ("adopt", "2", "2", MLFLOW)
+    assert "workspace theirs adopted the model" in lost.move.reason
+    followed = compared([*ROWS, lost.move], Projection(owner="theirs"), shown(ROWS, "2", owner="theirs"))
+    assert followed == Comparison(owner="theirs")
+
+
+def test_a_follower_has_the_plan_and_no_version_that_loopline_did_not_register():
+    plan = ReleasePlan(canary=Canary(version="3", share=0.1))
+    tags = {**OURS["2"], PROMOTION: "p2", PLAN: plan.model_dump_json()}
+    state = shown(ROWS, "2", owner="theirs", versions={**OURS, "2": tags, "9": {}})
+    followed = compared([], Projection(), state).move
+    assert (followed.after, followed.plan, followed.promotion) == ("2", plan, "p2")
+    assert compared([followed], Projection(owner="theirs"), state).move is None
+    unknown = compared([followed], Projection(owner="theirs"), replace(state, aliases={"champion": "9"}))
+    assert heard(unknown) == ("removed", "2", None, MLFLOW)
+
+
+def test_a_model_without_a_tag_is_ours_by_the_loops_or_the_workspace_in_its_journal():
+    older = old(row(1, None, "1", loop_id="t-1"), champion="1")
+    assert is_written_here(older, Projection(), "home", ["t-1"])
+    assert not is_written_here(older, Projection(), "home", ["t-2"])
+    assert is_written_here(older, Projection(owner="home"), "home", []), "MLflow was restored from before the tag"
+    untold = replace(
+        shown(ROWS, "2"), tags={f"{JOURNAL}000001": json.dumps({**ROWS[0].model_dump(), "workspace": "a"})}
+    )
+    assert is_written_here(untold, Projection(), "a", [])
+    assert not is_written_here(untold, Projection(owner="home"), "home", ["t-1"])
+
+
+def test_the_moves_of_the_former_owner_come_after_the_rows_of_the_one_who_adopts():
+    theirs = shown(ROWS, "2", owner="theirs")
+    assert joined([], theirs) == ROWS
+    own = [row(1, None, "2", id="own")]
+    after = joined(own, theirs)
+    assert [(move.number, move.id) for move in after] == [(2, "id-1"), (3, "id-2")]
+    assert joined([*own, *after], theirs) == []
+    taken = adopted([*own, *after], theirs, None, by="bob", reason="gone")
+    assert (taken.number, taken.action, taken.before, taken.after) == (4, "adopt", "2", "2")
+
+
+def test_two_courses_of_one_workspace_that_were_joined_are_no_conflict_and_ours_stays():
+    """A restored database went on before MLflow was looked at: the later decision is the database's."""
+    rows = [*ROWS, row(3, "2", "3", id="after-the-restore")]
+    lost = shown([*ROWS, row(3, "2", "4")], "4")
+    assert compared(rows, carried(ROWS), lost).conflict
+    after = joined(rows, lost)
+    kept = adopted([*rows, *after], lost, rows[-1], by="ada", reason="restored").model_copy(update={"id": "id-5"})
+    assert [(move.number, move.after) for move in [*after, kept]] == [(4, "4"), (5, "3")]
+    comparison = compared([*rows, *after, kept], carried(ROWS, alias="4", mark=lost.mark), lost)
+    assert (comparison.conflict, comparison.move, comparison.carries) == ("", None, True)
