@@ -49,7 +49,7 @@ COMMANDS = {
     "docs": "Open the documentation.",
     "completion": "Print the completion of a shell.",
 }
-GUIDES = ("schema", "docs", "completion")
+GUIDES = ("schema", "env", "docs", "completion")
 """The commands in `flows/commands/guides`."""
 COLLECT = (20_000, 10, 10)
 """Garbage is collected more rarely than by default: Great Expectations, MLflow and pandas make a million objects that
