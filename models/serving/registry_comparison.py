@@ -189,7 +189,9 @@ def is_written_here(state: RegistryState, projection: Projection, workspace: str
     writers = [owner for owner, _ in journal if owner]
     if writers:
         return writers[-1] == workspace
-    return workspace == projection.owner or any(move.loop_id in loops for _, move in journal if move.loop_id)
+    promoters = {move.loop_id for _, move in journal if move.loop_id}
+    is_of_loops = bool(promoters & {*loops}) if promoters else bool(journal)  # persons' moves alone name no workspace
+    return workspace == projection.owner or is_of_loops
 
 
 def followed(

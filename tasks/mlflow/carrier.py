@@ -190,9 +190,7 @@ class Carrier:
                 raise GateRefused(f"{self.model}: belongs to this workspace already: `loopline promote` moves it")
             state = self._claim()
             if state.tags[OWNER] != own:
-                raise GateRefused(
-                    f"{self.model}: workspace {state.tags[OWNER]} adopted it meanwhile: run again to adopt it from there"
-                )
+                raise GateRefused(f"{self.model}: workspace {state.tags[OWNER]} adopted it meanwhile: run again")
             stored = read_all(client(), self.model, self.workspace.state)
             with database.writing(self.workspace.state) as connection:
                 rows = self._rows(connection)

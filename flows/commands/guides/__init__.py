@@ -1,1 +1,1 @@
-"""Commands that help to use the program: its pages, the schema for editors, the environment, and the completion of a shell."""
+"""Commands that help to use the program: its pages, the schema, the environment, and the completion of a shell."""
