@@ -273,7 +273,7 @@ def _conflict(moves: Sequence[ChampionMove], journal: Sequence[ChampionMove]) ->
         if move.id not in joined_ids and move.number in ids:
             return (
                 f"MLflow holds another move {move.number} of this workspace: a copy of the workspace runs, or its "
-                "database was restored: end the copy, or run `loopline doctor --restored`"
+                "database was restored: end the copy, or join both courses by `loopline adopt`"
             )
     return ""
 
