@@ -2,6 +2,7 @@
 
 import json
 import shutil
+import signal
 import sqlite3
 import time
 from contextlib import closing
@@ -20,10 +21,13 @@ from tasks.loop.champion import open_registry
 from tasks.mlflow.client import client
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import registered
+from tasks.prefect.events import CHAMPION_MOVED
 from tasks.state import registered_models
 from tasks.state.versions import version_of, versions_of
 from tasks.state.workspace_id import workspace_id
 from tests.conftest import MakeProject
+from tests.event_receiver import receiving
+from tests.integration.conftest import Processes
 from tests.mlflow_serving import serving
 from tests.registered import register_served
 
@@ -58,6 +62,37 @@ def test_the_model_in_mlflow_says_whose_it_is_and_which_move_it_has(tracked: Wor
     tags, newest = registered("tiny").tags, registry.journal()[-1]
     assert tags[OWNER] == workspace_id(tracked.state)
     assert tags[MARK] == f"2:{newest.id}"
+
+
+KILLED = """
+import functools, os, signal
+from pathlib import Path
+from tasks.host import stores
+from tasks.host.workspace import Workspace
+from tasks.loop.champion import on_move
+from tasks.mlflow.registry import Announcer, Registry
+workspace = Workspace(Path({root!r}))
+stores.configure(workspace)
+announcer = Announcer(functools.partial(on_move, "tiny"), lambda: os.kill(os.getpid(), signal.SIGKILL))
+Registry(workspace, "tiny", announcer).promote("3", "2", loop_id="l")
+"""
+
+
+def test_a_loop_killed_between_its_move_and_the_delivery_sends_the_event_once(
+    tracked: Workspace, registry: Registry, at_once: Processes, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with receiving() as receiver:
+        monkeypatch.setenv("PREFECT_API_URL", receiver.url)
+        registry.look()
+        receiver.events.clear()
+        (killed,) = at_once(KILLED.format(root=str(tracked.root)))
+        assert killed.returncode == -signal.SIGKILL, killed.stderr[-800:]
+        assert (registry.champion().number, receiver.events) == ("3", [])
+        for _ in range(2):
+            assert open_registry(tracked, "tiny").promote("3", "2", loop_id="l") == registry.journal()[-1]
+        (event,) = receiver.events
+    assert (event["event"], event["payload"]["after"]) == (CHAMPION_MOVED, "3")
+    assert len(registry.journal()) == 3
 
 
 def test_where_promotions_go_through_loopline_alone_the_alias_is_set_back(

@@ -2,62 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
-from typing import Any
 
 import pytest
 
 from models.triggers.signal import Signal
 from tasks.host.workspace import Workspace
 from tasks.prefect.events import BATCH, Event, change, deliver, of_signal, open_signals, send, waiting
+from tests.event_receiver import Receiver, receiving
 from tests.stored_events import stored_events
-
-
-class Receiver:
-    """Takes posted events as Prefect does; `status` is what it answers."""
-
-    def __init__(self) -> None:
-        self.events: list[dict[str, Any]] = []
-        self.headers: list[dict[str, str]] = []
-        self.status = 204
-        self.bad: set[str] = set()
-        self.deployed = True
-        receiver = self
-
-        class Handler(BaseHTTPRequestHandler):
-            def do_POST(self) -> None:
-                posted = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
-                if self.path.endswith("/automations/filter"):
-                    self.send_response(200)
-                    self.end_headers()
-                    self.wfile.write(json.dumps([posted] * receiver.deployed).encode())
-                    return
-                status = 422 if any(event["event"] in receiver.bad for event in posted) else receiver.status
-                if status == 204:
-                    receiver.events += posted
-                    receiver.headers.append(dict(self.headers))
-                self.send_response(status)
-                self.end_headers()
-
-            def log_message(self, format: str, *args: Any) -> None:
-                pass
-
-        self.server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-        self.url = f"http://127.0.0.1:{self.server.server_port}/api"
 
 
 @pytest.fixture
 def receiver() -> Iterator[Receiver]:
-    made = Receiver()
-    thread = threading.Thread(target=made.server.serve_forever, kwargs={"poll_interval": 0.02})
-    thread.start()
-    yield made
-    made.server.shutdown()
-    thread.join()
-    made.server.server_close()
+    with receiving() as made:
+        yield made
 
 
 def an_event(number: int = 0, name: str = "loopline.loop.ended") -> Event:
