@@ -20,7 +20,6 @@ from flows.commands.status import command as status
 from models.errors import GateRefused, TrainingError
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME
-from models.serving.registry import RegisteredVersion
 from tasks.dashboard.app import application
 from tasks.host import processes
 from tasks.host.http_guard import token_of
@@ -31,7 +30,6 @@ from tasks.loop.lifecycle import _end, open_stage
 from tasks.loop.loop import Loop, StepResult
 from tasks.loop.loop_pages import PAGE_OF_STEP, page_of
 from tasks.mlflow import registry_reader
-from tasks.mlflow.registry_reader import RegisteredModel
 from tasks.operations.reap import reap
 from tasks.platform import report_pages
 from tasks.platform.report_pages import address_of, loop_pages
@@ -39,6 +37,7 @@ from tasks.platform.services import ServiceState
 from tasks.prefect import flow_runs
 from tasks.state.outbox import LOOP_RUN
 from tests.conftest import MakeProject
+from tests.serving import register
 from tests.stored_events import stored_events
 
 DEAD = {**processes.identity(), "started": 1.0}
@@ -199,13 +198,8 @@ def test_every_address_keeps_showing_its_own_loop(
     up = [ServiceState("overview", "running", OVERVIEW)]
     monkeypatch.setattr(report_pages, "services_of", lambda _: up)
     loops = {version: loop_of_a_version(project, version) for version in ("1", "2")}
-    named = {
-        number: RegisteredVersion(number=number, tags={"loopline.loop_id": loop.id}) for number, loop in loops.items()
-    }
-    aliases = RegisteredModel({"champion": "1", "challenger": "2"}, {})
-    monkeypatch.setattr(registry_reader, "registered", lambda _: aliases)
-    monkeypatch.setattr(registry_reader, "numbered", lambda _, number: named[number])
-    monkeypatch.setattr(registry_reader, "aliased", lambda _, alias="champion": named[aliases.aliases[alias]])
+    for number, alias in (("1", "champion"), ("2", "challenger")):
+        register(project.workspace, "tiny", number, {"loopline.loop_id": loops[number].id}, project.folder, alias)
     monkeypatch.setattr(registry_reader, "files_at", lambda *_: "")
 
     html = browser.get("/projects/tiny").text
