@@ -14,7 +14,9 @@ from tasks.host.workspace import Project
 from tasks.loop.champion import first_look
 from tasks.loop.probe import probed_by
 from tasks.loop.step_cache import StepCache
+from tasks.mlflow import registry_reader
 from tasks.ranks.places import checked_spec
+from tasks.state import registered_models
 
 WORDS = {"done": "up to date", "run": "would run", "follow": "depends"}
 MOST_REASONS = 4
@@ -57,6 +59,8 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
     step_cache, planned = _planned(this_project, spec)
     if step_cache.store and any(step.state != "done" for step in planned):
         step_cache.store.check()
+    if owner := registry_reader.foreign_owner(this_project.workspace.state, spec.name):
+        click.echo(f"a run would be refused: {registered_models.foreign(spec.name, owner)}", err=True)
     steps = [step.step for step in planned if step.state != "done"]
     probes = {step: {"probes": nets} for step in steps if (nets := probed_by(spec, step))}
     if as_json:

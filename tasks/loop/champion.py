@@ -41,11 +41,15 @@ def _is_closed(workspace: Workspace, model: str) -> bool:
 def hear(workspace: Workspace, model: str) -> None:
     """Record what was moved in MLflow and carry there what waits, if this workspace registered a version.
 
+    A loop begins with it, so that it trains nothing that could not be promoted.
+
     Raises:
         GateRefused: The model belongs to another workspace.
     """
     if model in registered_models.projections(workspace.state):
         open_registry(workspace, model).look()
+    if owner := registry_reader.foreign_owner(workspace.state, model):
+        raise GateRefused(registered_models.foreign(model, owner))
 
 
 def first_look(workspace: Workspace, models: Collection[str] = ()) -> None:

@@ -22,6 +22,7 @@ from typing import Any, NamedTuple
 from models.errors import StoreError
 from models.project_spec.references import ALIASES
 from models.serving.registry import ChampionMove, RegisteredVersion
+from models.serving.registry_comparison import OWNER
 from tasks.host import database, http_client, sqlite_files, stores
 from tasks.host.http_client import is_same_server
 from tasks.host.store_addresses import without_password
@@ -166,6 +167,24 @@ def numbered(model: str, number: str) -> RegisteredVersion | None:
         StoreError: The registry is unavailable.
     """
     return _version(_ask("model-versions/get", name=model, version=number))
+
+
+def foreign_owner(root: Path, model: str) -> str:
+    """Return the id of the other workspace to which a model belongs; empty if none is known.
+
+    The rows say it. A registry that several workspaces may share is asked as long as nobody has looked at it.
+
+    Args:
+        root: The workspace's state folder, `.loopline`.
+        model: The registered model, which has the project's name.
+    """
+    with database.reading(root) as connection:
+        projection, own_id = registered_models.read(connection, model), registered_models.own_id(connection)
+    owner = projection.owner
+    if projection.looked is None and not stores.is_embedded(os.environ["MLFLOW_TRACKING_URI"]):
+        with contextlib.suppress(StoreError):  # it is away: a loop continues without it as far as possible
+            owner = registered(model).tags.get(OWNER, "")
+    return "" if owner == own_id else owner
 
 
 def files_at(model: str, number: str) -> str:

@@ -6,6 +6,7 @@ A server that has no state database with moves of its project follows MLflow's a
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import time
 from collections.abc import Callable
@@ -23,6 +24,7 @@ from tasks.state.champion_moves import ServingState
 FILE_S, SERVER_S = 0.25, 1.0
 SETTLED_S = 1.0
 """A file that changed less than this ago may change again without a new time stamp, so it is read again."""
+_log = logging.getLogger("loopline.serve")
 
 Stamps = tuple[tuple[int, int], ...]
 Value = TypeVar("Value")
@@ -76,6 +78,8 @@ class RegistryWatcher:
         state = self._moves.value()
         if state is None and self._state is not None:
             raise StoreError(f"the state database holds no move of {self._model} any more: put it back from a copy")
+        if state is not None and state.is_foreign and (self._state is None or not self._state.is_foreign):
+            _log.warning("%s: its registered model belongs to another workspace, whose champion is served", self._model)
         self._state = state
         return state.champion if state is not None and not state.is_foreign else self._alias.value()
 

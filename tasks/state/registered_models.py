@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any
 from models.errors import GateRefused, StoreError
 from models.serving.registry_comparison import Intent, Projection
 from tasks.host import database
-from tasks.state.workspace_id import workspace_id
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -94,10 +93,9 @@ def waiting(root: Path) -> list[str]:
 
 def foreign_owner(root: Path, project: str) -> str:
     """Return the id of the other workspace to which a project's model belongs; empty if none is known."""
-    own = workspace_id(root)
     with database.reading(root) as connection:
         owner = read(connection, project).owner
-    return "" if owner == own else owner
+        return "" if owner == own_id(connection) else owner
 
 
 def refuse_foreign(connection: Connection, project: str, workspace: str) -> None:

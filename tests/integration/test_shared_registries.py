@@ -7,18 +7,21 @@ from pathlib import Path
 
 import pytest
 
+from flows.commands.plan import command as plan
 from models.errors import GateRefused, UsageError
 from models.serving.registry import MLFLOW
 from models.serving.registry_comparison import JOURNAL, MARK, OWNER
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
-from tasks.loop.history import LoopRecord, save_loop
+from tasks.loop.history import LoopRecord, last_loop, save_loop
+from tasks.loop.lifecycle import open_loop
 from tasks.mlflow.client import client
 from tasks.mlflow.registry import Registry
 from tasks.mlflow.registry_reader import registered
 from tasks.state.champion_moves import champion_of
 from tasks.state.registered_models import foreign_owner, projection_of
 from tasks.state.workspace_id import workspace_id
+from tests.conftest import MakeProject
 from tests.registered import register_served
 
 
@@ -148,3 +151,15 @@ def test_a_follower_has_nothing_that_waits(owner: Registry, elsewhere: Workspace
     open_registry(elsewhere, "tiny").look()
     projection = projection_of(elsewhere.state, "tiny")
     assert (projection.number, projection.alias, projection.trouble) == (1, "2", "")
+
+
+def test_a_loop_of_a_model_that_another_workspace_owns_trains_nothing(
+    owner: Registry, make_project: MakeProject, capsys: pytest.CaptureFixture[str]
+) -> None:
+    project = make_project("tiny")
+    client().set_registered_model_tag("tiny", OWNER, "other")
+    with pytest.raises(GateRefused, match=r"to another workspace, other, .*`loopline adopt tiny "), open_loop(project):
+        pass
+    assert last_loop(project.state("tiny")) is None
+    plan.main(["tiny"], standalone_mode=False)
+    assert "a run would be refused: tiny: its registered model belongs to another" in capsys.readouterr().err

@@ -1,5 +1,6 @@
 """The quick look into the registry gives what MLflow would say, and an absent registry is no registry."""
 
+import json
 import sqlite3
 import subprocess
 import sys
@@ -15,10 +16,13 @@ import pytest
 from models.errors import StoreError
 from models.pipeline.records import StepRecord
 from models.serving.registry import RegisteredVersion
+from models.serving.registry_comparison import OWNER, Projection
+from tasks.host import database as state_database
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.mlflow import registry_reader
-from tasks.mlflow.registry_reader import aliased, refuse_lost
+from tasks.mlflow.registry_reader import aliased, foreign_owner, refuse_lost
+from tasks.state import registered_models
 from tasks.state.step_records import StepRecords
 
 TABLES = """
@@ -188,6 +192,28 @@ def test_a_registry_that_is_away_is_a_store_error(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):
         aliased("tiny")
+
+
+def test_a_shared_registry_that_nobody_looked_at_is_asked_whose_a_model_is(
+    workspace: Workspace, server: type[Answers]
+) -> None:
+    tag = {"key": OWNER, "value": "other"}
+    server.body = json.dumps({"registered_model": {"tags": [tag]}}).encode()
+    assert foreign_owner(workspace.state, "tiny") == "other"
+    assert server.asked[0] == "/api/2.0/mlflow/registered-models/get?name=tiny"
+    server.code = 500
+    assert foreign_owner(workspace.state, "tiny") == "", "it is away"
+    server.code, server.asked = 200, ("", None)
+    with state_database.writing(workspace.state) as connection:
+        registered_models.save(connection, "tiny", Projection("third", looked=1.0))
+    assert foreign_owner(workspace.state, "tiny") == "third"
+    assert server.asked == ("", None)
+
+
+def test_an_embedded_store_is_not_asked_whose_a_model_is(database: Path, workspace: Workspace) -> None:
+    database.parent.mkdir(parents=True, exist_ok=True)
+    database.write_text("this is not a database")
+    assert foreign_owner(workspace.state, "tiny") == ""
 
 
 def test_a_store_named_relative_to_the_working_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
