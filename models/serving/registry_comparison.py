@@ -109,7 +109,7 @@ class RegistryState:
 
 
 @dataclass(frozen=True)
-class Comparison:
+class RegistryComparison:
     """What is to be done.
 
     Args:
@@ -143,7 +143,7 @@ def compare(
     now: float,
     *,
     is_closed: bool = False,
-) -> Comparison:
+) -> RegistryComparison:
     """Return what is to be done, from the rows and from what MLflow shows.
 
     Args:
@@ -158,10 +158,10 @@ def compare(
     journal = state.journal()
     owner = _owner(moves, state, journal, workspace)
     if owner:
-        return Comparison(owner=owner, move=followed(moves, projection, state, workspace))
+        return RegistryComparison(owner=owner, move=followed(moves, projection, state, workspace))
     ours = [move for owner, move in journal if owner == workspace or (not moves and not owner)]
     if conflict := _conflict(moves, ours):
-        return Comparison(conflict=conflict)
+        return RegistryComparison(conflict=conflict)
     ids = {move.id for move in moves}
     read_back = tuple(_with_plan(move, state) for move in ours if move.id not in ids)
     rows = [*moves, *read_back]
@@ -173,7 +173,7 @@ def compare(
     carries = state.exists and newest is not None and (is_behind or not is_ours or not state.mark)
     named = {*versions, *(row.after for row in read_back if row.after)}
     removed = tuple(sorted(named - {*state.versions})) if is_ours else ()
-    return Comparison(read_back=read_back, move=move, removed=removed, carries=carries)
+    return RegistryComparison(read_back=read_back, move=move, removed=removed, carries=carries)
 
 
 def is_written_here(state: RegistryState, projection: Projection, workspace: str, loops: Collection[str]) -> bool:

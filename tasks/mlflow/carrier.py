@@ -22,9 +22,9 @@ from models.serving.registry_comparison import (
     MARK,
     MOVED_BY,
     OWNER,
-    Comparison,
     Intent,
     Projection,
+    RegistryComparison,
     RegistryState,
     adopted,
     back_from,
@@ -290,10 +290,10 @@ class Carrier:
         numbers = (stored | named) - versions.removed(connection, self.model)
         return _Rows(moves, projection, numbers, database.now(connection))
 
-    def _compared(self, rows: _Rows, state: RegistryState) -> Comparison:
+    def _compared(self, rows: _Rows, state: RegistryState) -> RegistryComparison:
         own_id = workspace_id(self.workspace.state)
         if state.exists and not state.tags.get(OWNER):  # whose it is will be known when a workspace promotes
-            return Comparison(move=followed(rows.moves, rows.projection, state, own_id))
+            return RegistryComparison(move=followed(rows.moves, rows.projection, state, own_id))
         arguments = rows.moves, rows.projection, rows.versions, state, own_id, rows.now
         comparison = compare(*arguments)
         is_heard = comparison.move is not None and comparison.move.action != "overruled"

@@ -89,8 +89,8 @@ class Registry:
         One that no row names was registered by a process that was killed before it wrote the row.
         """
         with reaching_store():
-            found = self._store.search_model_versions(f"name = '{self.model}' and tags.`{KEY}` = '{key}'")
-        ordered = sorted((UNRECORDED in version.tags, int(version.version)) for version in found)
+            matches = self._store.search_model_versions(f"name = '{self.model}' and tags.`{KEY}` = '{key}'")
+        ordered = sorted((UNRECORDED in version.tags, int(version.version)) for version in matches)
         return str(ordered[0][1]) if ordered else None
 
     def create(
@@ -124,11 +124,11 @@ class Registry:
     def judge(self, version: str, tags: Mapping[str, str], lease: Lease | None = None) -> StoredVersion:
         """Set tags of a version, and make it the challenger unless it is the champion: in MLflow, then by rows."""
         with reaching_store():
-            found = self._store.get_model_version(self.model, version)
+            registered = self._store.get_model_version(self.model, version)
             for name, value in tags.items():
-                if found.tags.get(name) != value:
+                if registered.tags.get(name) != value:
                     self._store.set_model_version_tag(self.model, version, name, value)
-            stored = stored_version(self._store, found, self._workspace.state)
+            stored = stored_version(self._store, registered, self._workspace.state)
         stored = replace(stored, tags={**stored.tags, **tags})
         with database.writing(self._workspace.state) as connection:
             if lease:
@@ -141,7 +141,7 @@ class Registry:
         with reaching_store():
             if not is_champion:
                 self._store.set_registered_model_alias(self.model, "challenger", version)
-            if UNRECORDED in found.tags:
+            if UNRECORDED in registered.tags:
                 self._store.delete_model_version_tag(self.model, version, UNRECORDED)
         return stored
 

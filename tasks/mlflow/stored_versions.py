@@ -29,8 +29,8 @@ def read_all(store: MlflowClient, model: str, root: Path) -> list[StoredVersion]
     Cost: one call, and one more for each version, which MLflow asks for the place of its files.
     """
     with reaching_store():
-        found = [version for version in _search(store, f"name = '{model}'") if UNRECORDED not in version.tags]
-        stored = [stored_version(store, version, root) for version in found]
+        recorded = [version for version in _search(store, f"name = '{model}'") if UNRECORDED not in version.tags]
+        stored = [stored_version(store, version, root) for version in recorded]
     return sorted(stored, key=lambda version: (version.at, int(version.number)))
 
 

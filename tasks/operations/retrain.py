@@ -138,9 +138,9 @@ def _recorded(project: Project, name: str, decision: Decision, before: Decision 
         from tasks.loop.lifecycle import name_loop
 
         decision = decision.model_copy(update={"loop_id": name_loop(project, loop_overrides(project)[0])})
-    standing = decisions.record_next(project.state(name), decision, before)
-    if standing is not decision:
-        return standing
+    recorded = decisions.record_next(project.state(name), decision, before)
+    if recorded is not decision:
+        return recorded
     text = f"{decision.action}: {'; '.join(decision.reasons)}"
     payload: dict[str, Any] = {"decision": decision.model_dump(mode="json")}
     labels = {"loopline.action": decision.action, "loopline.trigger": decision.signal.kind}

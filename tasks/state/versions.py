@@ -69,8 +69,8 @@ def versions_of(root: Path, project: str) -> list[StoredVersion]:
 def version_of(root: Path, project: str, number: str) -> StoredVersion | None:
     """Return the version with this number; None if there is none, or it was removed."""
     with database.reading(root) as connection:
-        found = read(connection, project, version=number)
-    return _placed(root, found[0]) if found else None
+        rows = read(connection, project, version=number)
+    return _placed(root, rows[0]) if rows else None
 
 
 def challenger_of(root: Path, project: str) -> StoredVersion | None:

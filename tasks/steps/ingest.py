@@ -16,7 +16,7 @@ from models.errors import DataError
 from models.feedback.columns import FEEDBACK_FILE, FEEDBACK_WORDS
 from models.feedback.feedback import JoinedFeedback, with_feedback
 from models.pipeline.records import StepRecord
-from models.project_spec.blocks import Data
+from models.project_spec.blocks import Data, Spec
 from models.sources.own import ARRIVED
 from models.sources.read import write_table
 from models.sources.row_batches import concatenated
@@ -80,7 +80,9 @@ def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Tabl
         origin.unlink(missing_ok=True)
         return table, {}, []
     labelled = concatenated(list(labelled_rows(loop.state, feedback)))
-    fitting = labelled.filter(pc.is_in(labelled.column("version"), value_set=_of_this_target(loop, labelled)))
+    fitting = labelled.filter(
+        pc.is_in(labelled.column("version"), value_set=_of_this_target(loop.workspace.state, loop.spec, labelled))
+    )
     num_other = labelled.num_rows - fitting.num_rows
     joined = with_feedback(table, fitting, loop.spec.data)
     rejected = _rejected(loop, joined)
@@ -138,11 +140,11 @@ def _rejected(loop: Loop, joined: JoinedFeedback) -> np.ndarray:
     return rejected
 
 
-def _of_this_target(loop: Loop, labelled: pa.Table) -> pa.Array:
+def _of_this_target(root: Path, spec: Spec, labelled: pa.Table) -> pa.Array:
     """Return the versions that predict the spec's current target: labels of another target cannot be used."""
-    fitting, name, target = [], loop.spec.name, loop.spec.data.target_name
+    fitting, name, target = [], spec.name, spec.data.target_name
     for version in pc.unique(labelled.column("version")).to_pylist():
-        model_version = registry_reader.named(loop.workspace.state, name, version) if version is not None else None
+        model_version = registry_reader.named(root, name, version) if version is not None else None
         if model_version is None or model_version.tags.get("loopline.target", target) == target:
             fitting.append(version)
     return pa.array(fitting, labelled.column("version").type)

@@ -53,19 +53,19 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
         if run_id is None:
             raise StoreError("the run of this loop has not reached the tracking store: run again when it is back")
         registry = open_registry(loop.workspace, loop.spec.name)
-        found = registry.find(key)
+        number = registry.find(key)
         write_text(folder / SPEC, loop.spec.model_dump_json(indent=1))
         files = {**_files(inputs), SPEC: folder / SPEC}
         tags = _tags(loop, inputs, files)
-        if found is None:
+        if number is None:
             model_id = _log_model(loop, inputs, folder, run_id, {KEY: key, FILES: tags[FILES]}, files)
             loop.confirm()
             source = f"models:/{model_id}"
             stored = registry.create(key, source, run_id, model_id, tags, loop.spec.description, loop.lease)
         else:
             judged = {name: tags[name] for name in ("loopline.verdict", RIVAL, JUDGED_BEST, BEST)}
-            is_same = judged.items() <= registry.tags(found).items()  # then it keeps the loop that judged it
-            stored = registry.judge(found, {} if is_same else {**judged, "loopline.loop_id": loop.id}, loop.lease)
+            is_same = judged.items() <= registry.tags(number).items()  # then it keeps the loop that judged it
+            stored = registry.judge(number, {} if is_same else {**judged, "loopline.loop_id": loop.id}, loop.lease)
         version = stored.number
         loop.outbox.tags(LOOP_RUN, {"loopline.version": version})
         loop.outbox.metrics(LOOP_RUN, _costs(inputs))

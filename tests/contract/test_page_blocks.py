@@ -38,6 +38,7 @@ NOT_RUN = {
     "umask": "is of the shell",
     "sqlite3": "needs a workspace; the program is not ours",
     "prefect": "needs a server",
+    "pg_dump": "needs a database; the program is not ours",
     "sbatch": "needs Slurm; tests/cluster/test_slurm.py submits a loop so",
     "eval": "the command in it is parsed",
     "export": "its variable is one of the reference",

@@ -12,9 +12,9 @@ from models.serving.registry_comparison import (
     MARK,
     MOVED_BY,
     OWNER,
-    Comparison,
     Intent,
     Projection,
+    RegistryComparison,
     RegistryState,
     adopted,
     back_from,
@@ -53,19 +53,19 @@ def carried(rows: list[ChampionMove], **fields: Any) -> Projection:
 
 def compared(
     rows: list[ChampionMove], projection: Projection, state: RegistryState, *, is_closed: bool = False
-) -> Comparison:
+) -> RegistryComparison:
     return compare(rows, projection, "1234", state, "home", NOW, is_closed=is_closed)
 
 
-def heard(comparison: Comparison) -> tuple[str, str | None, str | None, str] | None:
+def heard(comparison: RegistryComparison) -> tuple[str, str | None, str | None, str] | None:
     move = comparison.move
     return move and (move.action, move.before, move.after, move.by)
 
 
 def test_where_nobody_moved_anything_nothing_is_done():
-    assert compared(ROWS, carried(ROWS), shown(ROWS, "2")) == Comparison()
-    assert compared([], Projection(), RegistryState(versions=OURS)) == Comparison()
-    assert compared([], Projection(), RegistryState(exists=False)) == Comparison()
+    assert compared(ROWS, carried(ROWS), shown(ROWS, "2")) == RegistryComparison()
+    assert compared([], Projection(), RegistryState(versions=OURS)) == RegistryComparison()
+    assert compared([], Projection(), RegistryState(exists=False)) == RegistryComparison()
 
 
 def test_a_move_in_mlflow_is_a_row_and_is_carried():
@@ -107,7 +107,7 @@ def test_a_server_may_name_the_end_of_a_plan_that_it_knew():
 
 def test_a_row_that_waits_is_carried():
     rows = [*ROWS, row(3, "2", "3")]
-    assert compared(rows, carried(ROWS), shown(ROWS, "2")) == Comparison(carries=True)
+    assert compared(rows, carried(ROWS), shown(ROWS, "2")) == RegistryComparison(carries=True)
 
 
 def test_a_row_that_waits_wins_over_a_move_in_mlflow():
@@ -120,25 +120,25 @@ def test_a_row_that_waits_wins_over_a_move_in_mlflow():
     assert (comparison.move.plan, comparison.move.promotion, comparison.move.best) == (rows[2].plan, "p", "")
     assert comparison.carries
     again = [*rows, comparison.move.model_copy(update={"id": "id-4"})]
-    assert compared(again, carried(ROWS), shown(ROWS, "4")) == Comparison(carries=True), "it is said once"
+    assert compared(again, carried(ROWS), shown(ROWS, "4")) == RegistryComparison(carries=True), "it is said once"
 
 
 def test_a_move_to_what_waits_is_no_other_move():
     rows = [*ROWS, row(3, "2", "3")]
-    assert compared(rows, carried(ROWS), shown(ROWS, "3")) == Comparison(carries=True)
+    assert compared(rows, carried(ROWS), shown(ROWS, "3")) == RegistryComparison(carries=True)
 
 
 def test_a_killed_carrier_is_no_person():
     rows = [*ROWS, row(3, "2", "3")]
     setting = carried(ROWS, intents=(Intent("3", NOW + 1),))
-    assert compared(rows, setting, shown(ROWS, "3")) == Comparison(carries=True), "killed after the alias"
-    assert compared(rows, setting, shown(rows, "3")) == Comparison(), "killed after the mark"
+    assert compared(rows, setting, shown(ROWS, "3")) == RegistryComparison(carries=True), "killed after the alias"
+    assert compared(rows, setting, shown(rows, "3")) == RegistryComparison(), "killed after the mark"
     assert heard(compared(rows, setting, shown(rows, "4"))) == ("promote", "3", "4", MLFLOW)
 
 
 def test_what_a_late_carrier_sets_is_put_back_while_its_intent_lives():
     late = carried(ROWS, intents=(Intent("1", NOW),))
-    assert compared(ROWS, late, shown(ROWS, "1")) == Comparison(carries=True)
+    assert compared(ROWS, late, shown(ROWS, "1")) == RegistryComparison(carries=True)
     gone = carried(ROWS, intents=(Intent("1", NOW - 1),))
     assert heard(compared(ROWS, gone, shown(ROWS, "1"))) == ("promote", "2", "1", MLFLOW)
     marked = compared(ROWS, carried(ROWS), shown(ROWS[:1], "1"))
@@ -204,13 +204,13 @@ def test_mlflow_restored_from_before_the_champion_keeps_the_decision():
 
 
 def test_a_registered_model_that_was_renamed_or_deleted_changes_nothing():
-    assert compared(ROWS, carried(ROWS), RegistryState(exists=False)) == Comparison()
+    assert compared(ROWS, carried(ROWS), RegistryState(exists=False)) == RegistryComparison()
 
 
 def test_a_restored_database_reads_the_newer_rows_back():
     rows = [*ROWS, row(3, "2", "3"), row(4, "3", "2", "rollback")]
     comparison = compared(ROWS, carried(ROWS), shown(rows, "2"))
-    assert comparison == Comparison(read_back=tuple(rows[2:]))
+    assert comparison == RegistryComparison(read_back=tuple(rows[2:]))
     moved = compared(ROWS, carried(ROWS), shown(rows, "4"))
     assert (moved.read_back, heard(moved)) == (tuple(rows[2:]), ("promote", "2", "4", MLFLOW))
     assert moved.move.number == 5
@@ -218,7 +218,7 @@ def test_a_restored_database_reads_the_newer_rows_back():
 
 def test_both_restored_from_different_moments_go_on_from_the_newer():
     rows = [*ROWS, row(3, "2", "3")]
-    assert compared(ROWS, carried(ROWS[:1]), shown(rows, "3")) == Comparison(read_back=(rows[2],))
+    assert compared(ROWS, carried(ROWS[:1]), shown(rows, "3")) == RegistryComparison(read_back=(rows[2],))
     assert heard(compared(rows, carried(rows), shown(ROWS, "2"))) == ("overruled", "3", "3", MLFLOW)
 
 
@@ -306,7 +306,7 @@ def test_a_workspace_that_lost_its_model_says_so_once_and_follows():
     assert heard(lost) == ("adopt", "2", "2", MLFLOW)
     assert "workspace theirs adopted the model" in lost.move.reason
     followed = compared([*ROWS, lost.move], Projection(owner="theirs"), shown(ROWS, "2", owner="theirs"))
-    assert followed == Comparison(owner="theirs")
+    assert followed == RegistryComparison(owner="theirs")
 
 
 def test_a_follower_has_the_plan_and_no_version_that_loopline_did_not_register():
