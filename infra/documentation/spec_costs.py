@@ -132,7 +132,7 @@ train.cycles train.decay train.plateau_patience train.warmup train.clip_norm tra
 train.augment.rotate_degrees train.augment.shift_pixels train.augment.brightness train.augment.flip
 train.augment.erase train.augment.mixup_alpha train.augment.noise train.augment.swap train.start train.start.weights
 train.start.lr_scale train.start.partial train.recent train.pretrain.mask train.pretrain.lr train.pretrain.patch
-train.pseudo_labels.confidence train.nccl train.seed judge.mode judge.margin judge.unit judge.confidence
+train.pseudo_labels.confidence train.nccl train.seed judge.mode judge.margin judge.unit judge.promotion judge.confidence
 judge.min_samples judge.slice_margin judge.max_latency_ms judge.max_size_mb serve.max_latency_ms serve.max_metric_loss
 serve.canary.share serve.canary.minutes serve.return_on serve.return_on.errors serve.return_on.latency_ms
 serve.return_on.metric serve.log serve.log.redact serve.log.when_full monitor.alarms monitor.of monitor.alpha
