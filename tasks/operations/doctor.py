@@ -30,7 +30,7 @@ from tasks.platform.service_main import marked
 from tasks.platform.services import ports, services_of, supervisor
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 from tasks.ranks.places import checked_spec
-from tasks.state import segments
+from tasks.state import registered_models, segments
 from tasks.state.delta.delta_log import DAMAGED
 
 SHOWN = 3
@@ -69,7 +69,7 @@ def examine(workspace: Workspace) -> list[Finding]:
         _data,
     )
     rows = [Finding(sort, "ok", detail) for sort, detail in registered(workspace).items()]
-    return [*(examination(workspace) for examination in looks), *rows]
+    return [*(examination(workspace) for examination in looks), *_moves(workspace), *rows]
 
 
 def _python(_: Workspace) -> Finding:
@@ -289,6 +289,16 @@ def _data(workspace: Workspace) -> Finding:
         return Finding("data", "ok", f"DVC has that of the {count} newest versions" if count else "no version yet")
     cure = "put .dvc/cache back from a copy; without one, `loopline run PROJECT` stores the data that data/ still has"
     return Finding("data", "warn", f"DVC's cache has lost {'; '.join(lost)}", cure)
+
+
+def _moves(workspace: Workspace) -> list[Finding]:
+    """Find the projects whose champion MLflow does not show; the last carrier said why, with its cure."""
+    with contextlib.suppress(LooplineError):  # _state names it
+        troubles = {name: model.trouble for name, model in registered_models.projections(workspace.state).items()}
+        return [
+            Finding("moves", "warn", f"MLflow does not follow {name}", why) for name, why in troubles.items() if why
+        ]
+    return []
 
 
 def _set_aside(workspace: Workspace) -> Finding:

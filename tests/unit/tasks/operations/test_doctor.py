@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 
 from models.pipeline.records import StepRecord
+from models.serving.registry_comparison import Projection
 from tasks.host import database
 from tasks.host.processes import SERVICE
 from tasks.host.workspace import Workspace
@@ -21,6 +22,7 @@ from tasks.loop.history import LoopRecord, save_loop
 from tasks.loop.step_cache import StepCache
 from tasks.operations import doctor
 from tasks.operations.doctor import Finding, examine
+from tasks.state import registered_models
 from tasks.state.predictions import label_store
 from tests.conftest import MakeProject
 
@@ -32,6 +34,7 @@ def findings(workspace: Workspace) -> dict[str, Finding]:
 def test_a_healthy_workspace(workspace: Workspace, make_project: MakeProject) -> None:
     make_project()
     found = findings(workspace)
+    assert "moves" not in found
     assert {name for name, finding in found.items() if finding.state == "wrong"} == set()
     assert "1 projects" in found["specs"].detail
     assert "embedded" in found["tracking"].detail
@@ -53,6 +56,15 @@ def test_every_trouble_names_a_cure(
     assert states == {"specs": "wrong", "programs": "warn", "tracking": "warn", "prefect": "warn", "disk": "warn"}
     assert all(finding.cure for finding in found.values() if finding.state != "ok")
     assert "project.yaml:1: data.source: missing" in found["specs"].detail
+
+
+def test_moves_that_mlflow_does_not_follow_are_named_with_their_cure(workspace: Workspace) -> None:
+    why = "tiny: MLflow holds another move 3 of this workspace: a copy of the workspace runs: end the copy"
+    with database.writing(workspace.state) as connection:
+        registered_models.save(connection, "tiny", Projection("home", looked=1.0, trouble=why))
+        registered_models.save(connection, "flights", Projection("home", looked=1.0))
+    assert doctor._moves(workspace) == [Finding("moves", "warn", "MLflow does not follow tiny", why)]
+    assert findings(workspace)["moves"].cure == why
 
 
 def test_a_copy_with_the_name_of_another_project_is_wrong(workspace: Workspace, make_project: MakeProject) -> None:
