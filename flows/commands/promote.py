@@ -29,7 +29,7 @@ def command(project: str, version: str | None, expect: str | None, reason: str, 
     registry = open_registry(this_project.workspace, name)
     chosen = version or registry.challenger()
     if chosen is None:
-        raise UsageError(f"{name}: there is no challenger: name a version, as in `loopline promote {project} 1`")
+        raise UsageError(f"{name}: there is no challenger: name a version, as in `loopline promote {project} VERSION`")
     registry.tags(chosen)
     champion = registry.champion()
     move = registry.promote(chosen, expect or (champion.number if champion else None), reason=reason)

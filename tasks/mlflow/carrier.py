@@ -125,12 +125,22 @@ class Carrier:
             with database.reading(self.workspace.state) as connection:
                 rows = self._rows(connection)
             if not self._compared(rows, state).carries:
+                self._settle(rows, state)
                 return True
             newest = self._carried(rows, state)
             if newest in (None, rows.moves[-1].number):
                 return newest is not None
             state = self._look()
         return True
+
+    def _settle(self, rows: _Rows, state: RegistryState) -> None:
+        """Record what a carrier set that was killed after the mark: else its row waits for ever."""
+        if rows.moves and rows.projection.number < rows.moves[-1].number and state.mark == mark_of(rows.moves[-1]):
+            with database.writing(self.workspace.state) as connection:
+                if not self._is_taken_over(connection):
+                    now = registered_models.read(connection, self.model)
+                    now = replace(now, number=rows.moves[-1].number, alias=state.champion, mark=state.mark)
+                    registered_models.save(connection, self.model, now)
 
     def intend(self, connection: Connection, value: str | None) -> None:
         """Write down that the alias is being set to a value, in a transaction before it is set."""

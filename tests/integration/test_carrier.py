@@ -6,6 +6,7 @@ import signal
 import sqlite3
 import time
 from contextlib import closing
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,18 @@ def test_where_promotions_go_through_loopline_alone_the_alias_is_set_back(
     assert registry.champion() is None
     assert version_of(tracked.state, "tiny", "2") is None
     assert registry.rollback().after == "1"
+
+
+def test_the_row_of_a_carrier_that_was_killed_after_the_mark_waits_no_more(
+    tracked: Workspace, registry: Registry
+) -> None:
+    with database.writing(tracked.state) as connection:
+        carried = registered_models.read(connection, "tiny")
+        registered_models.save(connection, "tiny", replace(carried, number=1, alias="1"))
+    assert registered_models.waiting(tracked.state) == ["tiny"]
+    registry.look()
+    assert registered_models.waiting(tracked.state) == []
+    assert registered_models.projection_of(tracked.state, "tiny").alias == "2"
 
 
 def test_a_tool_that_names_itself_is_the_actor(registry: Registry) -> None:
