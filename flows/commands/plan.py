@@ -59,8 +59,6 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
     step_cache, planned = _planned(this_project, spec)
     if step_cache.store and any(step.state != "done" for step in planned):
         step_cache.store.check()
-    if owner := registry_reader.foreign_owner(this_project.workspace.state, spec.name):
-        click.echo(f"a run would be refused: {registered_models.foreign(spec.name, owner)}", err=True)
     steps = [step.step for step in planned if step.state != "done"]
     probes = {step: {"probes": nets} for step in steps if (nets := probed_by(spec, step))}
     if as_json:
@@ -92,6 +90,8 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
 
 def _planned(project: Project, spec: Spec) -> tuple[StepCache, list[PlannedStep]]:
     first_look(project.workspace, [spec.name])
+    if owner := registry_reader.foreign_owner(project.workspace.state, spec.name):
+        click.echo(f"a run would be refused: {registered_models.foreign(spec.name, owner)}", err=True)
     step_cache = StepCache(project, spec)
     return step_cache, step_cache.plan()
 
