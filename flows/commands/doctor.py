@@ -14,18 +14,26 @@ COLOURS = {"ok": "green", "warn": "yellow", "wrong": "red"}
 
 
 @click.command()
+@click.option("--restored", is_flag=True, help="The state database was put back from a copy: mend it.")
 @options.as_json
-def command(as_json: bool) -> None:
+def command(restored: bool, as_json: bool) -> None:
     """Check Python, packages, disk, stores and specs, and list what is registered; exit code 1 if a loop would fail.
+
+    With --restored, after the state database was put back from a copy: end its leases, so that whoever held one
+    records nothing more, and read from MLflow the moves and versions that are newer than the copy; exit code 1 if
+    something is left to do.
 
     Example: loopline doctor
 
     Example: loopline doctor --json
+
+    Example: loopline doctor --restored
     """
+    from tasks.operations.after_restore import mend
     from tasks.operations.doctor import examine
 
     workspace = stores.open_workspace()
-    findings = examine(workspace)
+    findings = mend(workspace) if restored else examine(workspace)
     if as_json:
         options.print_json([asdict(finding) for finding in findings])
     else:

@@ -16,9 +16,10 @@ from __future__ import annotations
 import contextlib
 import threading
 import time
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
 from models.errors import LeaseLostError, StoreError
@@ -149,14 +150,14 @@ RESTORED = 1_000_000
 """What a restored database adds to the epochs of its copy: more holders than a lease had since."""
 
 
-def void_leases(connection: Connection, names: Iterable[str] = (), but: str = "") -> None:
+def void_leases(connection: Connection, seen: Mapping[str, int] = MappingProxyType({}), but: str = "") -> None:
     """End all leases after the database was put back from a copy, and let epochs go on above those of the lost rows.
 
     Files and manifests bear epochs that the copy does not know: a later holder must not have a lower one.
 
     Args:
         connection: A connection that writes.
-        names: Leases that the copy may lack.
+        seen: The highest epoch of each lease that was seen in another store; the copy may lack the lease.
         but: The lease by which the caller works.
     """
     from sqlalchemy import select
@@ -164,8 +165,11 @@ def void_leases(connection: Connection, names: Iterable[str] = (), but: str = ""
     from tasks.host.tables import leases
 
     connection.execute(leases.update().where(leases.c.name != but).values(until=None, epoch=leases.c.epoch + RESTORED))
-    for name in {*names} - {*connection.scalars(select(leases.c.name))}:
-        connection.execute(leases.insert().values(name=name, holder={}, epoch=RESTORED, until=None))
+    epochs = {row.name: row.epoch for row in connection.execute(select(leases.c.name, leases.c.epoch))}
+    for name, epoch in seen.items():
+        above = max(epochs.get(name, RESTORED), epoch + 1)
+        if above != epochs.get(name):
+            database.upsert(connection, leases, {"name": name, "holder": {}, "epoch": above, "until": None})
 
 
 def _take(state: Path, name: str, above: int = 0) -> Lease | dict[str, Any]:

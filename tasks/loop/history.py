@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,7 +13,8 @@ from models.project_spec.blocks import Spec
 from models.triggers.signal import PastLoop, ProjectHistory
 from tasks.host import database, processes
 from tasks.host.leases import is_leased
-from tasks.host.workspace import Project
+from tasks.host.locks import tried
+from tasks.host.workspace import Project, Workspace
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, RowMapping
@@ -188,6 +189,27 @@ def is_running(state: Path, loop: LoopRecord) -> bool:
 def lease_of(state: Path) -> str:
     """Return the name of the lease by which a process runs a project's loop."""
     return f"loop:{state.name}"
+
+
+@contextlib.contextmanager
+def without_loops(workspace: Workspace, is_leased: Callable[[Path, str], bool] = is_leased) -> Iterator[list[str]]:
+    """Keep the loops of a workspace from running during the block; yield the names of its projects.
+
+    Args:
+        workspace: The workspace.
+        is_leased: Whether a process of any machine holds a lease, by the state folder and its name.
+
+    Raises:
+        StoreError: A loop runs.
+    """
+    names = sorted({path.name for path in (workspace.state / "projects").glob("*")} | set(workspace.folders()))
+    with contextlib.ExitStack() as locks:
+        for name in names:
+            state = workspace.state / "projects" / name
+            state.mkdir(parents=True, exist_ok=True)
+            if not locks.enter_context(tried(state / LOOP_LOCK)) or is_leased(workspace.state, lease_of(state)):
+                raise StoreError(f"{name}: a loop runs: wait for it, or end it; nothing was changed")
+        yield names
 
 
 def _upsert(connection: Connection, project: str, order: str, values: dict[str, Any]) -> None:

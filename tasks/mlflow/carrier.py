@@ -251,13 +251,12 @@ class Carrier:
             self._save(trouble="")
         is_first = rows.projection.looked is None or comparison.owner not in ("", rows.projection.owner)
         if comparison.read_back or comparison.move or comparison.removed or is_first:
-            is_new = is_first or not self._is_own(state)
+            is_new = is_first or bool(comparison.read_back) or not self._is_own(state)
             stored = read_all(client(), self.model, self.workspace.state) if is_new else []
             with database.writing(self.workspace.state) as connection:
                 if not self._is_taken_over(connection):
-                    versions.save(
-                        connection, self.model, *(version for version in stored if version.number not in rows.versions)
-                    )
+                    recorded = {version.number for version in versions.read(connection, self.model)}
+                    versions.save(connection, self.model, *(one for one in stored if one.number not in recorded))
                     self._record(connection, state)
         return state
 

@@ -32,7 +32,6 @@ from tasks.host.database_copy import (
     rows_at,
 )
 from tasks.host.leases import is_leased
-from tasks.host.locks import tried
 from tasks.host.old_schema import moved_to, take_back
 from tasks.host.store_addresses import (
     MIGRATE_TO,
@@ -45,7 +44,7 @@ from tasks.host.store_addresses import (
     without_password,
 )
 from tasks.host.workspace import Workspace
-from tasks.loop.history import LOOP_LOCK, lease_of
+from tasks.loop.history import without_loops
 from tasks.mlflow import embedded_store
 from tasks.platform.services import supervisor
 from tasks.prefect.prefect_server import PrefectServer
@@ -262,17 +261,13 @@ def _alone(workspace: Workspace) -> Iterator[None]:
         raise StoreError("the platform runs: end it first by `loopline down`; nothing was changed")
     if PrefectServer(workspace).state():
         raise StoreError("the workspace's Prefect server runs: end it first by `loopline down`; nothing was changed")
-    names = {path.name for path in (workspace.state / "projects").glob("*")} | set(workspace.folders())
-    is_moved = bool(moved_to(workspace.state / database.FILE))
-    with contextlib.ExitStack() as locks:
-        for name in sorted(names):
-            state = workspace.state / "projects" / name
-            state.mkdir(parents=True, exist_ok=True)
-            is_free = locks.enter_context(tried(state / LOOP_LOCK))
-            if not is_free or (not is_moved and is_leased(workspace.state, lease_of(state))):
-                raise StoreError(f"{name}: a loop runs: wait for it, or end it; nothing was changed")
-        locks.enter_context(stores.mlflow_lock(workspace))
+    is_moved = bool(moved_to(workspace.state / database.FILE))  # then nothing reads its leases
+    with without_loops(workspace, _unleased if is_moved else is_leased), stores.mlflow_lock(workspace):
         yield
+
+
+def _unleased(_state: Path, _name: str) -> bool:
+    return False
 
 
 def _make_mlflow_tables(workspace: Workspace, address: str) -> None:

@@ -76,6 +76,17 @@ def refuse_unread(connection: Connection, project: str) -> None:
         )
 
 
+def ask_again(connection: Connection) -> None:
+    """Let MLflow be read for every model as at a first look, after the database was restored from a copy.
+
+    Args:
+        connection: A connection that writes.
+    """
+    from tasks.host.tables import registered_models
+
+    connection.execute(registered_models.update().values(looked=None))
+
+
 def waiting(root: Path) -> list[str]:
     """Return the projects with moves that MLflow does not have, and those that ask for a first look; one query."""
     from sqlalchemy import func, select

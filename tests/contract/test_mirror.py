@@ -23,6 +23,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/host/reconnecting.py": "tests/integration/test_reconnecting.py: needs Postgres",
     "tasks/host/database_copy.py": "tests/integration/test_postgres.py: needs Postgres",
     "tasks/tools/study_tables.py": "tests/fault/test_migrate.py: needs Optuna and Postgres",
+    "tasks/operations/after_restore.py": "tests/integration/test_after_restore.py: needs a registry",
     "tasks/mlflow/registry.py": "tests/integration/test_registry.py: needs a registry",
     "tasks/mlflow/stored_versions.py": "tests/integration/test_registry.py: needs a registry",
     "tasks/host/tables.py": "tests/unit/tasks/host/test_database.py: the migrations make these tables",

@@ -121,3 +121,18 @@ def test_the_holder_renews_it_while_it_works(
 def test_a_paused_writer_is_ended_before_a_holder_that_lives_loses_its_lease() -> None:
     assert database.REST_S < leases.TTL_S / 2
     assert leases.RENEW_S + database.REST_S < leases.TTL_S
+
+
+def test_after_a_restore_epochs_go_on_above_the_copys_and_those_seen_elsewhere(workspace: Workspace) -> None:
+    with leased(workspace.state, NAME) as old:
+        with database.writing(workspace.state) as connection:
+            leases.void_leases(connection, {NAME: 0, "loop:seen": 3 * leases.RESTORED, "loop:lost": 0})
+        with pytest.raises(LeaseLostError):
+            old.confirm()
+    for name, above in (
+        (NAME, leases.RESTORED),
+        ("loop:seen", 3 * leases.RESTORED),
+        ("loop:lost", leases.RESTORED - 1),
+    ):
+        with leased(workspace.state, name) as lease:
+            assert lease.epoch > above

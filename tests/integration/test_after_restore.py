@@ -1,0 +1,105 @@
+"""`loopline doctor --restored`: a copy of the state database becomes whole again by what MLflow holds."""
+
+import json
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+
+from flows.cli import loopline
+from models.errors import LeaseLostError
+from tasks.host.leases import leased
+from tasks.host.locks import held
+from tasks.host.workspace import Workspace
+from tasks.loop.champion import open_registry
+from tasks.loop.history import LOOP_LOCK
+from tasks.mlflow.registry import Registry
+from tasks.state.champion_moves import champion_of
+from tasks.state.versions import versions_of
+from tests.registered import register_served
+
+
+def copied(source: Path, target: Path) -> None:
+    with closing(sqlite3.connect(source)) as first, closing(sqlite3.connect(target)) as second:
+        first.backup(second)
+
+
+def doctor(*arguments: str) -> Result:
+    return CliRunner().invoke(loopline, ["doctor", "--restored", *arguments])
+
+
+@pytest.fixture
+def registry(tracked: Workspace) -> Registry:
+    """Version 2 was registered and promoted after the copy that the state database is; so was another project."""
+    state = tracked.state / "state.db"
+    register_served(tracked, "tiny", "1")
+    made = open_registry(tracked, "tiny")
+    made.promote("1", None)
+    copied(state, tracked.root / "copy.db")
+    register_served(tracked, "tiny", "2")
+    made.promote("2", "1", reason="Better")
+    register_served(tracked, "later", "1")
+    open_registry(tracked, "later").promote("1", None)
+    copied(tracked.root / "copy.db", state)
+    return made
+
+
+def test_rows_newer_than_the_copy_are_read_back_once(tracked: Workspace, registry: Registry) -> None:
+    assert [move.after for move in registry.journal()] == ["1"]
+    first = doctor("--json")
+    assert first.exit_code == 0, first.output
+    findings = {finding["what"]: finding["detail"] for finding in json.loads(first.output)}
+    assert findings["tiny"] == "read from MLflow: move 2, 1 version; version 2 is the champion"
+    assert findings["later"] == "read from MLflow: move 1, 1 version; version 1 is the champion"
+    whole = registry.journal()
+    assert [(move.number, move.after, move.reason) for move in whole][1:] == [(2, "2", "Better")]
+    assert [version.number for version in versions_of(tracked.state, "tiny")] == ["1", "2"]
+    champion = champion_of(tracked.state, "tiny")
+    assert champion is not None
+    assert champion.tags, "the row of the version, which its server loads by"
+    again = doctor()
+    assert "tiny          read from MLflow: no move, no version; version 2 is the champion" in again.output
+    assert registry.journal() == whole
+    assert registry.promote("1", "2").number == 3
+
+
+def test_a_version_whose_move_was_read_back_by_itself_gets_its_row(tracked: Workspace, registry: Registry) -> None:
+    registry.look()
+    assert [version.number for version in versions_of(tracked.state, "tiny")] == ["1", "2"]
+
+
+def test_the_holder_of_an_old_lease_is_refused(tracked: Workspace, registry: Registry) -> None:
+    with leased(tracked.state, "mlflow:tiny") as old:
+        assert doctor().exit_code == 0
+        with pytest.raises(LeaseLostError):
+            old.confirm()
+    with leased(tracked.state, "mlflow:tiny") as new:
+        assert new.epoch > old.epoch + 1000
+
+
+def test_it_is_refused_while_a_loop_runs(tracked: Workspace, registry: Registry) -> None:
+    folder = tracked.state / "projects" / "tiny"
+    folder.mkdir(parents=True, exist_ok=True)
+    with held(folder / LOOP_LOCK, lambda: "busy"):
+        refused = doctor()
+    assert str(refused.exception) == "tiny: a loop runs: wait for it, or end it; nothing was changed"
+    assert len(registry.journal()) == 1
+
+
+def test_while_mlflow_is_away_it_says_what_is_left(
+    tracked: Workspace, registry: Registry, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    away = doctor()
+    assert away.exit_code == 1
+    assert "were not read for tiny: start it, then run `loopline doctor --restored` again" in away.output
+    monkeypatch.delenv("MLFLOW_TRACKING_URI")
+    assert doctor().exit_code == 0
+    assert len(registry.journal()) == 2
+
+
+def test_without_a_database_it_asks_for_the_copy(tracked: Workspace) -> None:
+    assert "expected the copy: put it back first" in str(doctor().exception)
