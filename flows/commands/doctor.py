@@ -25,8 +25,6 @@ def command(restored: bool, as_json: bool) -> None:
 
     Example: loopline doctor
 
-    Example: loopline doctor --json
-
     Example: loopline doctor --restored
     """
     from tasks.operations.after_restore import mend

@@ -11,6 +11,7 @@ from flows.console import options
 from models.errors import GateRefused
 from tasks.host import stores
 from tasks.host.workspace import Project
+from tasks.loop.champion import look_if_moved
 from tasks.loop.step_cache import StepCache
 from tasks.operations.reap import is_owed
 
@@ -40,6 +41,7 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
     this_project = stores.open_project(project)
     _check_refresh(refresh)
     spec = this_project.spec(overrides)
+    look_if_moved(this_project.workspace, spec.name)
     step_cache = StepCache(this_project, spec)
     is_unchanged = (
         not refresh

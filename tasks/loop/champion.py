@@ -70,6 +70,20 @@ def first_look(workspace: Workspace, models: Collection[str] = ()) -> None:
             open_registry(workspace, model).look()
 
 
+def look_if_moved(workspace: Workspace, model: str) -> None:
+    """Record what a person moved in MLflow, before it is said that there is nothing to do; nothing if MLflow is away.
+
+    Cost: one read of the registry; MLflow is imported only where its alias is another than the one that was carried.
+    """
+    first_look(workspace, [model])
+    projection = registered_models.projections(workspace.state).get(model)
+    with contextlib.suppress(StoreError, GateRefused):
+        if projection and projection.number:
+            alias = registry_reader.registered(model).aliases.get("champion")
+            if alias != projection.alias:
+                open_registry(workspace, model).look()
+
+
 def on_move(model: str, connection: Connection, move: ChampionMove) -> None:
     """Store the event of a move, in the transaction of its row."""
     if move.before != move.after:
