@@ -42,7 +42,12 @@ class StoredVersion:
 
 
 def place_below(root: Path, place: str) -> str:
-    """Return a place as it is stored: one below the workspace's state folder by its path there."""
+    """Return a place as it is stored: one below the workspace's state folder by its path there, so that it may move.
+
+    In a shared database it stays whole: the state folder of another machine is another one.
+    """
+    if database.is_shared():
+        return place
     return place.removeprefix(f"{root.as_uri()}/").removeprefix(f"{root}/")
 
 

@@ -7,7 +7,7 @@ import pytest
 from models.errors import StoreError
 from tasks.host.workspace import Workspace
 from tasks.mlflow.model_cache import cached_version, fetch
-from tests.integration.test_registry import log_files
+from tests.integration.test_registry_files import log_files
 
 
 def test_mlflow_downloads_what_was_registered(tracked: Workspace, tmp_path: Path) -> None:

@@ -14,7 +14,6 @@ from tasks.host import processes
 from tasks.host.store_addresses import STATE_URL
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
-from tasks.mlflow.registry_reader import aliased
 from tasks.mlflow.release_plans import change
 from tasks.release import controller, registry_jobs
 from tasks.release.controller import ReleaseController
@@ -22,7 +21,7 @@ from tasks.release.deployment import exchange
 from tasks.release.settings import ServerSettings
 from tasks.release.shared_state import VersionOutcomes, WorkerReport
 from tasks.state import findings as monitoring
-from tasks.state.champion_moves import moves_of
+from tasks.state.champion_moves import moves_of, serving_state
 from tests.integration.test_releases import registry_of
 from tests.postgres import is_installed, new_database, postgres
 from tests.registered import register_served
@@ -80,8 +79,8 @@ def look(*hosts: Host) -> None:
 
 def tell(monkeypatch: pytest.MonkeyPatch, *hosts: Host) -> None:
     """Each host's job has read the registry before another host's job changes it."""
-    seen = aliased("tiny")
-    monkeypatch.setattr(registry_jobs, "aliased", lambda _: seen)
+    seen = serving_state(hosts[0].workspace.state, "tiny")
+    monkeypatch.setattr(registry_jobs, "serving_state", lambda *_: seen)
     for host in hosts:
         with contextlib.suppress(GateRefused):  # another host was first
             registry_jobs.give_back(host.workspace, "tiny", "2", host.told["2"], host.acts["2"])
