@@ -192,12 +192,8 @@ def lease_of(state: Path) -> str:
 
 
 @contextlib.contextmanager
-def without_loops(workspace: Workspace, is_leased: Callable[[Path, str], bool] = is_leased) -> Iterator[list[str]]:
+def without_loops(workspace: Workspace) -> Iterator[list[str]]:
     """Keep the loops of a workspace from running during the block; yield the names of its projects.
-
-    Args:
-        workspace: The workspace.
-        is_leased: Whether a process of any machine holds a lease, by the state folder and its name.
 
     Raises:
         StoreError: A loop runs.

@@ -31,7 +31,6 @@ from tasks.host.database_copy import (
     refuse_without_rights,
     rows_at,
 )
-from tasks.host.leases import is_leased
 from tasks.host.old_schema import moved_to, take_back
 from tasks.host.store_addresses import (
     MIGRATE_TO,
@@ -261,13 +260,9 @@ def _alone(workspace: Workspace) -> Iterator[None]:
         raise StoreError("the platform runs: end it first by `loopline down`; nothing was changed")
     if PrefectServer(workspace).state():
         raise StoreError("the workspace's Prefect server runs: end it first by `loopline down`; nothing was changed")
-    is_moved = bool(moved_to(workspace.state / database.FILE))  # then nothing reads its leases
-    with without_loops(workspace, _unleased if is_moved else is_leased), stores.mlflow_lock(workspace):
+    is_moved = bool(moved_to(workspace.state / database.FILE))  # then no loop can begin here, and nobody reads the file
+    with contextlib.nullcontext() if is_moved else without_loops(workspace), stores.mlflow_lock(workspace):
         yield
-
-
-def _unleased(_state: Path, _name: str) -> bool:
-    return False
 
 
 def _make_mlflow_tables(workspace: Workspace, address: str) -> None:
