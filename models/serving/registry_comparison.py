@@ -14,7 +14,7 @@ from typing import Any
 
 from models.frozen_model import FrozenModel
 from models.serving.registry import FILES, KEY, MLFLOW, Action, ChampionMove, champions_in_force
-from models.serving.releases import PROMOTION, ReleasePlan
+from models.serving.releases import PROMOTION, ReleasePlan, new_act
 
 JOURNAL = "loopline.journal."
 """Prefix of the registered model's tags that hold the moves, for people who read them in MLflow."""
@@ -333,7 +333,7 @@ def _heard(rows: Sequence[ChampionMove], state: RegistryState) -> ChampionMove:
         action = "removed"
         reason = "the champion's version or alias was deleted in MLflow"
     fields = {"action": action, "after": alias, "by": actor, "reason": reason or "the alias was moved in MLflow"}
-    return next_move(rows, promotion=uuid.uuid4().hex[:12], **fields)
+    return next_move(rows, promotion=new_act(), **fields)
 
 
 def _returned(rows: Sequence[ChampionMove], carried: Projection, state: RegistryState) -> ChampionMove | None:
@@ -343,8 +343,7 @@ def _returned(rows: Sequence[ChampionMove], carried: Projection, state: Registry
         return None
     if newest.number > carried.number or newest.after != named.version:
         return None  # the server did not know the newest move
-    fields = {name: getattr(newest, name) for name in ("after", "promotion", "best")}
-    return next_move(rows, action="return", by=named.actor, reason=named.reason, **fields)
+    return staying(rows, ReleasePlan(), action="return", by=named.actor, reason=named.reason)
 
 
 def _overruled(rows: Sequence[ChampionMove], reason: str) -> ChampionMove | None:
@@ -353,8 +352,7 @@ def _overruled(rows: Sequence[ChampionMove], reason: str) -> ChampionMove | None
     reason = f"{reason}: version {newest.after or 'none'} was put back"
     if (newest.action, newest.reason) == ("overruled", reason):
         return None
-    champion_fields = {name: getattr(newest, name) for name in ("after", "plan", "promotion", "best")}
-    return next_move(rows, action="overruled", by=MLFLOW, reason=reason, **champion_fields)
+    return staying(rows, newest.plan, action="overruled", by=MLFLOW, reason=reason)
 
 
 def differs(projection: Projection, state: RegistryState, now: float) -> bool:
@@ -373,6 +371,12 @@ def next_move(rows: Sequence[ChampionMove], **fields: Any) -> ChampionMove:
     """Return a move after these, oldest first, which has no id and no time until it is recorded."""
     number, before = (rows[-1].number, rows[-1].after) if rows else (0, None)
     return ChampionMove(number=number + 1, at=0.0, before=before, **fields)
+
+
+def staying(rows: Sequence[ChampionMove], plan: ReleasePlan, **fields: Any) -> ChampionMove:
+    """Return a move after these, of which there is one at least, that keeps the champion beside another plan."""
+    newest = rows[-1]
+    return next_move(rows, after=newest.after, promotion=newest.promotion, best=newest.best, plan=plan, **fields)
 
 
 def _named(state: RegistryState) -> NamedMove | None:

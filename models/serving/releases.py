@@ -7,6 +7,7 @@ requests by it.
 from __future__ import annotations
 
 import hashlib
+import uuid
 from collections.abc import Mapping
 from typing import Any
 
@@ -131,6 +132,11 @@ class Release(BaseModel):
             other_release.previous,
             other_release.canary,
         )
+
+
+def new_act() -> str:
+    """Return the id of a new trial or promotion: a version that is tried or promoted again has another."""
+    return uuid.uuid4().hex[:12]
 
 
 def is_one_act(act: str, other_act: str) -> bool:

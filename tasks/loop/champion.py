@@ -76,9 +76,9 @@ def look_if_moved(workspace: Workspace, model: str) -> None:
     Cost: one read of the registry; MLflow is imported only where its alias is another than the one that was carried.
     """
     first_look(workspace, [model])
-    projection = registered_models.projections(workspace.state).get(model)
+    projection = registered_models.projection_of(workspace.state, model)
     with contextlib.suppress(StoreError, GateRefused):
-        if projection and projection.number:
+        if projection.number:
             alias = registry_reader.registered(model).aliases.get("champion")
             if alias != projection.alias:
                 open_registry(workspace, model).look()

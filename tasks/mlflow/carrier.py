@@ -14,7 +14,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from models.errors import GateRefused, StoreError, UsageError
+from models.errors import GateRefused, LeaseLostError, StoreError, UsageError
 from models.serving.registry import ChampionMove
 from models.serving.registry_comparison import (
     INTENT_S,
@@ -39,7 +39,7 @@ from tasks.host.leases import Lease, leased, void_leases
 from tasks.host.locks import held
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
-from tasks.mlflow.client import client, reaching_store
+from tasks.mlflow.client import client, matches, reaching_store
 from tasks.mlflow.stored_versions import read_all
 from tasks.state import champion_moves, registered_models, versions
 from tasks.state.workspace_id import workspace_id
@@ -319,7 +319,8 @@ class Carrier:
                 if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                     raise
                 return RegistryState(exists=False)
-            tags_by_version = _versions(store, self.model)
+            versions_there = matches(store.search_model_versions, f"name = '{self.model}'")
+            tags_by_version = {str(version.version): dict(version.tags) for version in versions_there}
         aliases = {name: str(version) for name, version in model.aliases.items()}
         return RegistryState(aliases, dict(model.tags), tags_by_version)
 
@@ -375,8 +376,6 @@ class Carrier:
             yield
 
     def _is_taken_over(self, connection: Connection) -> bool:
-        from models.errors import LeaseLostError
-
         try:
             if self._lease:
                 self._lease.check(connection)
@@ -400,15 +399,3 @@ class Carrier:
         with database.writing(self.workspace.state) as connection:
             projection = registered_models.read(connection, self.model)
             registered_models.save(connection, self.model, replace(projection, **fields))
-
-
-def _versions(store: MlflowClient, model: str) -> dict[str, dict[str, str]]:
-    """Return the tags of each version of a model, in pages."""
-    tags_by_version: dict[str, dict[str, str]] = {}
-    token: str | None = None
-    while True:
-        page = store.search_model_versions(f"name = '{model}'", page_token=token)
-        tags_by_version |= {str(version.version): dict(version.tags) for version in page}
-        token = page.token
-        if not token:
-            return tags_by_version

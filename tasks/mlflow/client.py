@@ -5,8 +5,8 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
-from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterator
+from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, one_line
 from tasks.host import sqlite_files, stores
@@ -66,3 +66,19 @@ def reaching_store() -> Iterator[None]:
                 "logged yet stays under .loopline/ and is delivered by the next run, or by `loopline reap`"
             ) from error
         raise
+
+
+def matches(search: Callable[..., Any], condition: str) -> Iterator[Any]:
+    """Yield all that a search of the client finds, which MLflow answers in pages.
+
+    Args:
+        search: A method of the client, such as `search_model_versions`.
+        condition: MLflow's filter, such as `name = 'flights'`.
+    """
+    token = None
+    while True:
+        page = search(condition, page_token=token)
+        yield from page
+        token = page.token
+        if not token:
+            return

@@ -10,7 +10,6 @@ from __future__ import annotations
 import functools
 import getpass
 import socket
-import uuid
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
@@ -18,6 +17,7 @@ from typing import TYPE_CHECKING, NamedTuple
 from models.errors import GateRefused, UsageError
 from models.serving.registry import KEY, UNRECORDED, ChampionMove, RegisteredVersion, champions_in_force
 from models.serving.registry_comparison import OWNER, back_from, next_move
+from models.serving.releases import new_act
 from tasks.host import database, processes
 from tasks.host.leases import Lease
 from tasks.host.locks import held
@@ -215,7 +215,7 @@ class Registry:
             if champion != expected:
                 raise GateRefused(_moved(self.model, champion, expected, bool(loop_id)))
             best = None if loop_id else ""  # challengers are compared with what a person chose from now on
-            return next_move(moves, action="promote", after=version, promotion=_id(), best=best, loop_id=loop_id)
+            return next_move(moves, action="promote", after=version, promotion=new_act(), best=best, loop_id=loop_id)
 
         return self.move(decide, reason, check)
 
@@ -242,7 +242,7 @@ class Registry:
                     f"{self.model}: the champion is version {champion}, not {expected}: look again, then roll back"
                 )
             best = next((move.best for move in reversed(moves) if move.after == back), None)
-            return next_move(moves, action="rollback", after=back, promotion=_id(), best=best)
+            return next_move(moves, action="rollback", after=back, promotion=new_act(), best=best)
 
         return self.move(decide, reason)
 
@@ -313,11 +313,6 @@ class Registry:
         with database.writing(self._workspace.state) as connection:
             row = replace(registered_models.read(connection, self.model), owner=tags[OWNER])
             registered_models.save(connection, self.model, replace(row, looked=database.now(connection)))
-
-
-def _id() -> str:
-    """Return a new id of a promotion: a version that is promoted again has another."""
-    return uuid.uuid4().hex[:12]
 
 
 def _moved(model: str, champion: str | None, expected: str | None, is_loop: bool) -> str:

@@ -31,9 +31,8 @@ from tasks.mlflow.client import client, reaching_store
 from tasks.state import registered_models
 from tasks.state.champion_moves import named_version, named_versions
 from tasks.state.step_records import StepRecords
+from tasks.state.workspace_id import own_id
 
-JOURNAL = "loopline.journal."
-"""Prefix of the tags that hold the moves of the champion."""
 _thread = threading.local()
 _NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """MLflow's error codes for a model, a version or an alias that does not exist."""
@@ -72,15 +71,6 @@ class RegisteredModel(NamedTuple):
 
     aliases: dict[str, str]
     tags: dict[str, str]
-
-    def journal(self, prefix: str, limit: int | None = None) -> list[str]:
-        """Return the JSON of a journal's entries, whose tags begin with `prefix`; newest first, at most `limit`."""
-        names = sorted((name for name in self.tags if name.startswith(prefix)), reverse=True)
-        return [self.tags[name] for name in names[:limit]]
-
-    def moves(self, limit: int | None = None) -> list[ChampionMove]:
-        """Return the moves of the champion, newest first, at most `limit`."""
-        return [ChampionMove.model_validate_json(text) for text in self.journal(JOURNAL, limit)]
 
 
 @dataclass
@@ -179,12 +169,12 @@ def foreign_owner(root: Path, model: str) -> str:
         model: The registered model, which has the project's name.
     """
     with database.reading(root) as connection:
-        projection, own_id = registered_models.read(connection, model), registered_models.own_id(connection)
+        projection, own = registered_models.read(connection, model), own_id(connection)
     owner = projection.owner
     if projection.looked is None and not stores.is_embedded(os.environ["MLFLOW_TRACKING_URI"]):
         with contextlib.suppress(StoreError):  # it is away: a loop continues without it as far as possible
             owner = registered(model).tags.get(OWNER, "")
-    return "" if owner == own_id else owner
+    return "" if owner == own else owner
 
 
 def files_at(model: str, number: str) -> str:

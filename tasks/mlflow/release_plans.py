@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import uuid
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from models.errors import UsageError
 from models.serving.registry import ChampionMove, PlanAction, RegisteredVersion
-from models.serving.registry_comparison import next_move
-from models.serving.releases import ReleasePlan, is_one_act
+from models.serving.registry_comparison import staying
+from models.serving.releases import ReleasePlan, is_one_act, new_act
 
 if TYPE_CHECKING:
     from tasks.mlflow.registry import Registry
@@ -30,7 +29,7 @@ def change(registry: Registry, plan: ReleasePlan, action: PlanAction, reason: st
     for version in plan.versions:
         registry.tags(version)
     if plan.canary is not None and not plan.canary.trial:
-        plan = plan.model_copy(update={"canary": plan.canary.model_copy(update={"trial": uuid.uuid4().hex[:12]})})
+        plan = plan.model_copy(update={"canary": plan.canary.model_copy(update={"trial": new_act()})})
 
     def decide(moves: Sequence[ChampionMove], _: set[str]) -> ChampionMove:
         champion = moves[-1].after if moves else None
@@ -41,7 +40,7 @@ def change(registry: Registry, plan: ReleasePlan, action: PlanAction, reason: st
                 f"{registry.model}: version {champion} is the champion and answers already: name another, or "
                 f"roll it back first (`loopline rollback {registry.model}`)"
             )
-        return _with_plan(moves, plan, action)
+        return staying(moves, plan, action=action)
 
     return registry.move(decide, reason)
 
@@ -66,13 +65,7 @@ def give_back(registry: Registry, version: str, reason: str, trial: str = "") ->
     def decide(moves: Sequence[ChampionMove], _: set[str]) -> ChampionMove:
         plan = moves[-1].plan
         is_same = plan.canary is None or plan.canary.version != version or is_one_act(trial, plan.canary.trial)
-        return _with_plan(moves, ReleasePlan(), "return") if version in plan.versions and is_same else moves[-1]
+        return staying(moves, ReleasePlan(), action="return") if version in plan.versions and is_same else moves[-1]
 
     if registry.champion():
         registry.move(decide, reason)
-
-
-def _with_plan(moves: Sequence[ChampionMove], plan: ReleasePlan, action: PlanAction) -> ChampionMove:
-    newest = moves[-1]
-    champion_fields = {"after": newest.after, "promotion": newest.promotion, "best": newest.best}
-    return next_move(moves, action=action, plan=plan, **champion_fields)

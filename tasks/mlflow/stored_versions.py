@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.serving.registry import UNRECORDED
-from tasks.mlflow.client import reaching_store
+from tasks.mlflow.client import matches, reaching_store
 from tasks.state.versions import StoredVersion, place_below
 
 if TYPE_CHECKING:
@@ -29,7 +28,8 @@ def read_all(store: MlflowClient, model: str, root: Path) -> list[StoredVersion]
     Cost: one call, and one more for each version, which MLflow asks for the place of its files.
     """
     with reaching_store():
-        recorded = [version for version in _search(store, f"name = '{model}'") if UNRECORDED not in version.tags]
+        versions = matches(store.search_model_versions, f"name = '{model}'")
+        recorded = [version for version in versions if UNRECORDED not in version.tags]
         stored = [stored_version(store, version, root) for version in recorded]
     return sorted(stored, key=lambda version: (version.at, int(version.number)))
 
@@ -45,13 +45,3 @@ def stored_version(store: MlflowClient, version: ModelVersion, root: Path) -> St
         tags={name: value for name, value in version.tags.items() if name != UNRECORDED},
         at=version.creation_timestamp / 1000,
     )
-
-
-def _search(store: MlflowClient, condition: str) -> Iterator[ModelVersion]:
-    token = None
-    while True:
-        page = store.search_model_versions(condition, page_token=token)
-        yield from page
-        token = page.token
-        if not token:
-            return

@@ -16,7 +16,7 @@ from tasks.host.leases import void_leases
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.loop.history import lease_of, without_loops
-from tasks.mlflow.client import client, reaching_store
+from tasks.mlflow.client import client, matches, reaching_store
 from tasks.operations.doctor import Finding
 from tasks.state import champion_moves, registered_models, versions
 from tasks.state.step_store import highest_epoch
@@ -59,15 +59,9 @@ def _read_back(workspace: Workspace) -> list[Finding]:
 
 def _owned(own_id: str) -> set[str]:
     """Return the registered models that MLflow names as this workspace's; the copy may lack the newest."""
-    names: set[str] = set()
-    token = None
+    condition = f"tags.`{OWNER}` = '{own_id}'"
     with reaching_store():
-        while True:
-            page = client().search_registered_models(f"tags.`{OWNER}` = '{own_id}'", page_token=token)
-            names |= {model.name for model in page}
-            token = page.token
-            if not token:
-                return names
+        return {model.name for model in matches(client().search_registered_models, condition)}
 
 
 def _project(workspace: Workspace, model: str) -> Finding:

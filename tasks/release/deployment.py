@@ -133,19 +133,12 @@ def deployed(state: Path) -> DeployedRelease | None:
     Raises:
         StoreError: The database cannot be used.
     """
-    from sqlalchemy import select
-
-    from tasks.host.tables import servers
-
     with database.reading(state.parents[1]) as connection:
-        is_live = servers.c.at >= database.now(connection) - LIVE_S
-        where = (servers.c.project == state.name, is_live, servers.c.release.is_not(None))
-        statement = select(servers.c.release, servers.c.began).where(*where).order_by(servers.c.began.desc())
-        row = connection.execute(statement).first()
-        if row is None:
+        live = _live(connection, state.name)
+        if not live:
             return None
-        release = Release.model_validate(row.release)
-        return DeployedRelease(release, _sum(connection, state.name, release, row.began))
+        release, began = live[0]
+        return DeployedRelease(release, _sum(connection, state.name, release, began))
 
 
 def live_releases(state: Path) -> list[Release]:
@@ -157,16 +150,20 @@ def live_releases(state: Path) -> list[Release]:
     Raises:
         StoreError: The database cannot be used.
     """
+    with database.reading(state.parents[1]) as connection:
+        return [release for release, _ in _live(connection, state.name)]
+
+
+def _live(connection: Connection, project: str) -> list[tuple[Release, float]]:
+    """Return the releases of a project's live servers and when each began, the newest first."""
     from sqlalchemy import select
 
     from tasks.host.tables import servers
 
-    with database.reading(state.parents[1]) as connection:
-        is_live = servers.c.at >= database.now(connection) - LIVE_S
-        where = (servers.c.project == state.name, is_live, servers.c.release.is_not(None))
-        return [
-            Release.model_validate(release) for release in connection.scalars(select(servers.c.release).where(*where))
-        ]
+    is_live = servers.c.at >= database.now(connection) - LIVE_S
+    where = (servers.c.project == project, is_live, servers.c.release.is_not(None))
+    rows = select(servers.c.release, servers.c.began).where(*where).order_by(servers.c.began.desc())
+    return [(Release.model_validate(row.release), row.began) for row in connection.execute(rows)]
 
 
 def counted(state: Path, release: Release) -> DeploymentCounts:

@@ -97,7 +97,7 @@ class RegistryWatcher:
         Raises:
             StoreError: MLflow, whose alias is followed, is away.
         """
-        if self._state is not None and not self._state.is_foreign:
+        if self._state is not None and self.follows_moves:
             return self._state.challenger
         version = registry_reader.aliased(self._model, "challenger")
         return version.number if version else None

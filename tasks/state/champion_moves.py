@@ -15,6 +15,7 @@ from models.serving.registry_comparison import Projection, back_from
 from tasks.host import database
 from tasks.state import registered_models, versions
 from tasks.state.versions import address_of, challenger_of, version_of
+from tasks.state.workspace_id import own_id
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, RowMapping, Select
@@ -150,7 +151,7 @@ def named_versions(
         numbers: The numbers that are needed besides the aliases, by project.
     """
     with database.reading(root) as connection:
-        projections, own = registered_models.projections(root), registered_models.own_id(connection)
+        projections, own = registered_models.projections(root), own_id(connection)
         removed = versions.removed_of(connection, [*numbers])
         aliases: dict[str, dict[str, str | None]] = {}
         for project in numbers:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from models.errors import GateRefused, StoreError
 from models.serving.registry_comparison import Intent, Projection
 from tasks.host import database
+from tasks.state.workspace_id import own_id
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -37,15 +38,6 @@ def projections(root: Path) -> dict[str, Projection]:
     with database.reading(root) as connection:
         rows = connection.execute(select(registered_models)).mappings()
         return {row["project"]: _projection(dict(row)) for row in rows}
-
-
-def own_id(connection: Connection) -> str | None:
-    """Return the workspace's id; None if it has none yet, so that it owns no model either."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import workspace
-
-    return connection.scalar(select(workspace.c.id))
 
 
 def is_followed(connection: Connection, project: str) -> bool:

@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import uuid
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from tasks.host import database
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
 
 
 def workspace_id(root: Path) -> str:
@@ -17,16 +21,23 @@ def workspace_id(root: Path) -> str:
     Raises:
         StoreError: The database cannot be used.
     """
+    from tasks.host.tables import workspace
+
+    with database.reading(root) as connection:
+        stored = own_id(connection)
+    if stored:
+        return stored
+    with database.writing(root) as connection:
+        if (stored := own_id(connection)) is None:
+            stored = uuid.uuid4().hex
+            connection.execute(workspace.insert().values(id=stored))
+    return stored
+
+
+def own_id(connection: Connection) -> str | None:
+    """Return the workspace's id, by a connection; None if it has none yet, so that it owns nothing in other stores."""
     from sqlalchemy import select
 
     from tasks.host.tables import workspace
 
-    with database.reading(root) as connection:
-        stored = connection.scalar(select(workspace.c.id))
-    if stored:
-        return str(stored)
-    with database.writing(root) as connection:
-        if (stored := connection.scalar(select(workspace.c.id))) is None:
-            stored = uuid.uuid4().hex
-            connection.execute(workspace.insert().values(id=stored))
-    return str(stored)
+    return connection.scalar(select(workspace.c.id))

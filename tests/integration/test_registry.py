@@ -11,7 +11,7 @@ import pytest
 
 from models.errors import GateRefused, LeaseLostError, StoreError, UsageError
 from models.serving.registry import UNRECORDED
-from models.serving.registry_comparison import JOURNAL, Projection
+from models.serving.registry_comparison import JOURNAL, Projection, RegistryState
 from tasks.host import database
 from tasks.host.leases import leased
 from tasks.host.workspace import Workspace
@@ -250,8 +250,9 @@ def test_the_story_tells_who_holds_which_place_and_since_when(place: Workspace, 
     told = registered(model)
     assert told.aliases == {"champion": "2", "previous": "1", "challenger": "3"}
     assert made.tags("2")["n"] == "2"
-    assert [(move.number, move.before, move.after) for move in told.moves()] == [(2, "1", "2"), (1, None, "1")]
-    assert told.moves(1) == [made.journal()[-1]]
+    moves = [move for _, move in RegistryState(told.aliases, told.tags).journal()][::-1]
+    assert [(move.number, move.before, move.after) for move in moves] == [(2, "1", "2"), (1, None, "1")]
+    assert moves[:1] == [made.journal()[-1]]
 
 
 def test_a_promotion_against_another_champion_is_refused(both: Workspace, model: str) -> None:
