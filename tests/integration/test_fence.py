@@ -11,9 +11,9 @@ from tasks.host.workspace import Workspace
 from tasks.loop.lifecycle import open_loop
 from tasks.mlflow.registry_reader import aliased, numbered
 from tasks.state.step_records import StepRecords
-from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
 from tests.conftest import MakeProject
 from tests.environment import QUIET
+from tests.loop_steps import STEPS
 
 pytestmark = pytest.mark.soak  # each step twice, 15 CPU-s; every day `tests/unit/tasks/loop/test_loop.py` loses it once
 SPEC = """\
@@ -24,12 +24,6 @@ judge: {min_samples: 10, margin: 0.5}
 goal: {metric: accuracy, good_enough: 0.1}
 """
 ROWS = "x,y\n" + "".join(f"{i / 7},{'yes' if i > 99 else 'no'}\n" for i in range(200))
-STEPS = {
-    "ingest": ingest.ingest, "validate-raw": validate.validate_raw, "prepare": prepare.prepare,
-    "validate-prepared": validate.validate_prepared, "version": version.version, "search": search.search,
-    "train": train.fit, "export": export.export, "judge": judge.judge, "register": register.register,
-    "promote": promote.promote, "card": card.write_card,
-}  # fmt: skip
 
 
 def move_epoch(workspace: Workspace, name: str, by: int) -> None:

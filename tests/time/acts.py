@@ -27,16 +27,10 @@ from tasks.operations.reap import reap
 from tasks.operations.retrain import weigh
 from tasks.state.outbox import LOOP_RUN, Outbox
 from tasks.state.step_records import StepRecords
-from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
+from tests.loop_steps import STEPS
 from tests.time.pausing import pause
 
 PROJECT, LOOP = "p", "p-1"
-STEPS = {
-    "ingest": ingest.ingest, "validate-raw": validate.validate_raw, "prepare": prepare.prepare,
-    "validate-prepared": validate.validate_prepared, "version": version.version, "search": search.search,
-    "train": train.fit, "export": export.export, "judge": judge.judge, "register": register.register,
-    "promote": promote.promote, "card": card.write_card,
-}  # fmt: skip
 
 
 @contextlib.contextmanager
