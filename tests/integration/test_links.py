@@ -174,10 +174,10 @@ def test_a_report_is_reached_by_a_click_and_has_a_way_back(place: Workspace, bro
         )
         page.goto(f"http://127.0.0.1:{port}/projects/alarmed")
         page.get_by_role("link", name="model card with the verdict").click()
-        assert page.url.endswith("/projects/alarmed/pages/card")
+        page.wait_for_url("**/projects/alarmed/pages/card")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(20, 24, 28)"
         assert page.evaluate("document.documentElement.scrollWidth <= innerWidth")
         page.get_by_role("link", name="validation-raw").click()
-        assert page.url.endswith("/projects/alarmed/pages/validation-raw")
+        page.wait_for_url("**/projects/alarmed/pages/validation-raw")
         page.get_by_role("link", name="alarmed", exact=True).click()
-        assert page.url.endswith("/projects/alarmed")
+        page.wait_for_url("**/projects/alarmed")
