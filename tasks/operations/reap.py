@@ -111,8 +111,7 @@ def _is_open(loop: LoopRecord) -> bool:
 
 def _closed(workspace: Workspace, state: Path, loop: LoopRecord, lease: Lease) -> Iterator[str]:
     """Close a dead loop; the lease is checked at each record, since this process may be paused as well."""
-    lease.confirm()
-    yield from _studies(workspace, state)
+    yield from _studies(workspace, state, lease)
     is_cancelled = _is_cancelled(workspace, loop)
     # first: who is killed in between does it once more
     died = conclude_killed(workspace, state, loop, lease, is_cancelled=is_cancelled)
@@ -164,12 +163,12 @@ def _is_cancelled(workspace: Workspace, loop: LoopRecord) -> bool:
     return api is not None and is_run_cancelled(api, loop.flow_run)
 
 
-def _studies(workspace: Workspace, state: Path) -> Iterator[str]:
+def _studies(workspace: Workspace, state: Path, lease: Lease) -> Iterator[str]:
     notes = list((state / "work" / "search").glob(f"*/{STUDY_FILE}"))
     if not notes:
         return
     for name in filter(None, (read_json(note).get("study") for note in notes)):
-        for number in fail_open_trials(workspace, name):
+        for number in fail_open_trials(workspace, name, lease.confirm):
             yield f"{name}: trial {number} was interrupted; marked as failed"
 
 

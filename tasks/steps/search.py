@@ -97,7 +97,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
             num_train = preparation.rows["train"]
             space = search_space(loop.spec, start, num_train, metric.name, base)
             if space.dimensions:
-                with optuna_study.reaching_studies():
+                with optuna_study.reaching_studies(loop.confirm):
                     return _Search(loop, inputs, folder, start, space, metric).run()
             loop.report.note(
                 "search: the spec sets every key that is searched by default, or there is none, so there is nothing to "
@@ -251,10 +251,9 @@ class _Search:
     def _open_study(self) -> Study:
         """Open the study of these inputs: a search that was killed, and a later loop with the same key, continue it."""
         loop = self._loop
-        named = optuna_study.name_study(self._folder, loop.spec.name, loop.id)
-        self._run_suffix = named.run_suffix
+        study, self._run_suffix = optuna_study.name_study(self._folder, loop.spec.name, loop.id)
         attributes = {"loopline.loop_id": loop.id, "loopline.project": loop.spec.name}
-        return optuna_study.open_study(loop.workspace, named.study, self._spec, self._direction, attributes)
+        return optuna_study.open_study(loop.workspace, study, self._spec, self._direction, attributes, loop.confirm)
 
     def _one(self) -> None:
         with self._lock:

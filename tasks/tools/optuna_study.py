@@ -10,12 +10,12 @@ import copy
 import math
 import os
 import zlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from models.errors import StoreError, UsageError, one_line
+from models.errors import LeaseLostError, StoreError, UsageError, one_line
 from models.files import read_json, write_json
 from models.project_spec.search import Dimension, Search
 from models.training.search_space import Trial, grid_point
@@ -61,13 +61,24 @@ def storage(workspace: Workspace) -> Any:
     return optuna.storages.JournalStorage(JournalFileBackend(str(path), lock_obj=_JournalLock(path)))
 
 
+def _unchecked() -> None:
+    """Check nothing: no other process uses the study."""
+
+
 @contextlib.contextmanager
-def reaching_studies() -> Iterator[None]:
-    """Report an absent or broken database of studies as a StoreError."""
+def reaching_studies(confirm: Callable[[], None] = _unchecked) -> Iterator[None]:
+    """Report an absent or broken database of studies as a StoreError.
+
+    Args:
+        confirm: Raises a LeaseLostError if another process has taken over the loop; that one ended this one's trials.
+    """
     try:
         yield
     except Exception as error:
-        if {kind.__name__ for kind in type(error).__mro__} & {"StorageInternalError", "SQLAlchemyError"}:
+        kinds = {kind.__name__ for kind in type(error).__mro__}
+        if "UpdateFinishedTrialError" in kinds:
+            confirm()
+        if kinds & {"StorageInternalError", "SQLAlchemyError"}:
             where = without_password(os.environ.get(STORAGE, "of the workspace"))
             cause = one_line(error.__cause__ or error)
             raise StoreError(
@@ -161,9 +172,23 @@ def name_study(folder: Path, project: str, loop_id: str) -> StudyName:
 
 
 def open_study(
-    workspace: Workspace, name: str, search: Search, direction: str, attributes: Mapping[str, str]
+    workspace: Workspace,
+    name: str,
+    search: Search,
+    direction: str,
+    attributes: Mapping[str, str],
+    confirm: Callable[[], None] = _unchecked,
 ) -> optuna.Study:
-    """Return the study with this name, created at first use; trials that a dead owner left running become failed."""
+    """Return the study with this name, created at first use; trials that a dead owner left running become failed.
+
+    Args:
+        workspace: The workspace.
+        name: The name of the study.
+        search: Names the pruner.
+        direction: `maximize` or `minimize`.
+        attributes: User attributes of the study.
+        confirm: Raises a LeaseLostError if another process has taken over the loop.
+    """
     import optuna
 
     study = optuna.create_study(
@@ -175,43 +200,72 @@ def open_study(
     )
     for key, value in attributes.items():
         study.set_user_attr(key, value)
-    for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-        fail_running(workspace, study, trial.number)
+    _fail_left(workspace, study, confirm)
     return study
 
 
-def fail_open_trials(workspace: Workspace, name: str) -> Iterator[int]:
-    """Mark the running trials of a study with a dead owner as failed; yield the number of each.
+def fail_open_trials(workspace: Workspace, name: str, confirm: Callable[[], None]) -> list[int]:
+    """Mark the running trials of a study with a dead owner as failed, and return their numbers.
 
     A study that was never created or whose database is not reachable is left to the next `open_study`.
+
+    Args:
+        workspace: The workspace.
+        name: The name of the study.
+        confirm: Raises a LeaseLostError if another process has taken over the loop.
     """
     import optuna
 
-    with contextlib.suppress(KeyError, StoreError), reaching_studies():
-        study = optuna.load_study(study_name=name, storage=storage(workspace))
-        for trial in study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,)):
-            fail_running(workspace, study, trial.number)
-            yield trial.number
+    try:
+        with reaching_studies():
+            study = optuna.load_study(study_name=name, storage=storage(workspace))
+            return _fail_left(workspace, study, confirm)
+    except LeaseLostError:
+        raise
+    except (KeyError, StoreError):
+        return []
+
+
+def _fail_left(workspace: Workspace, study: optuna.Study, confirm: Callable[[], None]) -> list[int]:
+    """Mark the study's running trials as failed; return their numbers.
+
+    The trials are listed before `confirm`: whoever takes the loop over draws new ones, which are not in the list. So a
+    pause of this process between the check and the marks harms none of them.
+    """
+    import optuna
+
+    running = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.RUNNING,))
+    confirm()
+    for trial in running:
+        fail_running(workspace, study, trial.number)
+    return [trial.number for trial in running]
 
 
 def fail_running(workspace: Workspace, study: optuna.Study, number: int) -> None:
-    """Mark a trial whose owner died as failed and killed, so that it does not count as a run trial."""
+    """Mark a trial whose owner died as failed and killed, so that it does not count as a run trial.
+
+    Nothing happens if the trial has ended: the process that took over the loop has marked it.
+    """
     import optuna
 
     trials = storage(workspace)
     trial = trials.get_trial_id_from_study_id_trial_number(trials.get_study_id_from_name(study.study_name), number)
-    trials.set_trial_user_attr(trial, REASON, KILLED)
-    study.tell(number, state=optuna.trial.TrialState.FAIL)
+    with contextlib.suppress(optuna.exceptions.UpdateFinishedTrialError):
+        trials.set_trial_user_attr(trial, REASON, KILLED)
+        study.tell(number, state=optuna.trial.TrialState.FAIL, skip_if_finished=True)
 
 
 def tell(study: optuna.Study, trial: optuna.Trial, value: float | None, state: str) -> None:
-    """Report the end of a trial to Optuna: COMPLETE with its value, or PRUNED or FAIL without."""
+    """Report the end of a trial to Optuna: COMPLETE with its value, or PRUNED or FAIL without.
+
+    Nothing happens if the trial has ended: the process that took over the loop has marked it.
+    """
     import optuna
 
     if state == "COMPLETE":
-        study.tell(trial, value)
+        study.tell(trial, value, skip_if_finished=True)
     else:
-        study.tell(trial, state=optuna.trial.TrialState[state])
+        study.tell(trial, state=optuna.trial.TrialState[state], skip_if_finished=True)
 
 
 def ask(

@@ -8,7 +8,7 @@ from typing import Any
 import optuna
 import pytest
 
-from models.errors import UsageError
+from models.errors import LeaseLostError, UsageError
 from models.project_spec.blocks import Spec
 from models.project_spec.search import Dimension, Search
 from models.training.families import search_space
@@ -22,11 +22,14 @@ from tasks.tools.optuna_study import (
     REASON,
     RunningTrial,
     ask,
+    fail_open_trials,
     fail_running,
     importances,
     killed_before,
     open_study,
+    reaching_studies,
     storage,
+    tell,
     trials_of,
 )
 
@@ -204,6 +207,42 @@ def test_failing_a_running_trial_marks_it_as_killed(workspace: Workspace) -> Non
     (told,) = study.trials
     assert (told.state.name, told.user_attrs[REASON]) == ("FAIL", KILLED)
     assert trials_of(study) == []
+
+
+def test_an_owner_that_was_paused_fails_no_trial_of_the_one_that_took_over(workspace: Workspace) -> None:
+    """The other draws its trial in the moment in which this one has been told that it has the loop."""
+    study, search = study_of(workspace, "random")
+    left, _ = draw(study, search, RANGES)
+    drawn_later: list[optuna.Trial] = []
+
+    def taken_over_after() -> None:
+        drawn_later.append(draw(study_of(workspace, "random")[0], search, RANGES)[0])
+
+    assert fail_open_trials(workspace, "s", taken_over_after) == [left.number]
+    open_study(workspace, "s", search, "maximize", {}, taken_over_after)
+    assert [trial.state.name for trial in study.trials] == ["FAIL", "FAIL", "RUNNING"]
+    assert study.tell(drawn_later[-1], 1.0).value == 1.0
+
+
+def test_an_owner_without_its_loop_fails_no_trial_and_says_who_has_it(workspace: Workspace) -> None:
+    study, search = study_of(workspace, "random")
+    trial, _ = draw(study, search, RANGES)
+
+    def confirm() -> None:
+        raise LeaseLostError("another machine has taken it over")
+
+    for act in (
+        lambda: fail_open_trials(workspace, "s", confirm),
+        lambda: open_study(workspace, "s", search, "maximize", {}, confirm),
+    ):
+        with pytest.raises(LeaseLostError):
+            act()
+    assert [trial.state.name for trial in study.trials] == ["RUNNING"]
+    study_of(workspace, "random")
+    with pytest.raises(LeaseLostError, match="taken it over"), reaching_studies(confirm):
+        trial.report(0.5, 1)
+    tell(study, trial, 0.5, "COMPLETE")
+    assert [trial.state.name for trial in study.trials] == ["FAIL"]
 
 
 def test_cmaes_over_choices_is_refused_with_the_cure(workspace: Workspace) -> None:

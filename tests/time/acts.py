@@ -8,10 +8,12 @@ import shutil
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.errors import StoreError
 from models.files import sha256, write_json
 from models.pipeline.records import StepRecord
+from models.project_spec.search import Search
 from models.training.job import CHECKPOINT_MANIFEST, CHECKPOINTS
 from models.triggers.signal import PastLoop, Signal
 from tasks.dashboard.approvals import request_retraining
@@ -27,8 +29,12 @@ from tasks.operations.reap import reap
 from tasks.operations.retrain import weigh
 from tasks.state.outbox import LOOP_RUN, Outbox
 from tasks.state.step_records import StepRecords
+from tasks.tools.optuna_study import ask, name_study, open_study
 from tests.loop_steps import STEPS
 from tests.time.pausing import pause
+
+if TYPE_CHECKING:
+    from optuna import Study, Trial
 
 PROJECT, LOOP = "p", "p-1"
 
@@ -124,19 +130,31 @@ def rest_in_transaction(workspace: Workspace) -> None:
 
 
 def die_in_loop(workspace: Workspace) -> None:
-    """Begin a loop, and be killed in it."""
+    """Begin a loop, and be killed in a trial of its search."""
 
     def act(state: Path, lease: Lease) -> None:
         Outbox(state, LOOP, lease).start_run(LOOP_RUN, LOOP, {})
+        draw_trial(workspace, state, lease)
         os.kill(os.getpid(), signal.SIGKILL)
 
     _in_a_loop(workspace, act)
 
 
-def finish_loop(workspace: Workspace) -> None:
-    """Go on with the loop of another process, to its end."""
+def draw_trial(workspace: Workspace, state: Path, lease: Lease) -> tuple[Study, Trial]:
+    """Open the study of the loop's search, and begin a trial."""
+    folder, search = state / "work" / "search" / "k", Search(sampler="random")
+    folder.mkdir(parents=True, exist_ok=True)
+    study = open_study(workspace, name_study(folder, PROJECT, LOOP).study, search, "maximize", {}, lease.confirm)
+    return study, ask(study, search, {}, 0, 0)
+
+
+def finish_loop(workspace: Workspace, amid: Callable[[], object]) -> None:
+    """Go on with the loop of another process, to its end; call `amid` during a trial."""
 
     def act(state: Path, lease: Lease) -> None:
+        study, trial = draw_trial(workspace, state, lease)
+        amid()
+        study.tell(trial, 1.0)
         Outbox(state, LOOP, lease).end_run(LOOP_RUN, "FINISHED")
         save_loop(state, LoopRecord(LOOP, "finished"), lease)
         record_loop(state, PastLoop(loop_id=LOOP, began=1.0, ended=2.0, outcome="kept"), lease)

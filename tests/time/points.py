@@ -75,7 +75,16 @@ FORGET = _passed_over(
 )
 REAP = Point("tasks/operations/reap.py", "_project", "leased", "tasks.host.leases:_take", "before")
 REAPED = Point("tasks/operations/reap.py", "reap", "", "tasks.operations.reap:conclude_killed", "before")
-REAP_TRIALS = _confirmed("tasks/operations/reap.py", "_closed")
+REAP_TRIALS = _confirmed("tasks/operations/reap.py", "_studies")
+STUDY = _passed_over(
+    "tasks/steps/search.py",
+    "_Search._open_study",
+    "confirm",
+    "it hands the question on: in tests/integration/test_optuna_study.py another machine draws a trial there",
+)
+STUDIES = _passed_over(
+    "tasks/steps/search.py", "search.<locals>.act", "confirm", "it asks who has the loop when an act has failed"
+)
 MOVE = Point("tasks/mlflow/registry.py", "Registry.move", "", WRITTEN, "before")
 CARRIER_AGAIN = _passed_over(
     "tasks/mlflow/carrier.py", "Carrier.carry", "leased", "a carrier that lost its lease takes it again after CARRY"

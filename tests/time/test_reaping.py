@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 
+from tasks.host.store_addresses import OPTUNA_STORAGE
 from tasks.host.workspace import Workspace
 from tasks.loop.history import last_loop, read_loops
 from tasks.state.outbox import Outbox
@@ -22,19 +25,20 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    "point", [REAP, REAP_TRIALS, REAPED], ids=["before its lease", "under its lease", "before its records"]
+    "point", [REAP, REAP_TRIALS, REAPED], ids=["before its lease", "before it fails trials", "before its records"]
 )
-def test_a_reaper_that_was_paused_ends_no_loop_that_another_machine_went_on_with(
-    shared: Workspace, elsewhere: Elsewhere, point: Point
+def test_a_reaper_that_was_paused_ends_no_loop_and_no_trial_that_another_machine_went_on_with(
+    shared: Workspace, elsewhere: Elsewhere, point: Point, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    with elsewhere("killed").process("die_in_loop") as killed:
+    monkeypatch.setenv(OPTUNA_STORAGE, f"sqlite:///{tmp_path / 'studies.db'}")
+    machine = elsewhere("restarted")  # its folder says which study the killed loop had
+    with machine.process("die_in_loop") as killed:
         killed.ended()
         wait_until_free(shared, f"loop:{PROJECT}")
-    with elsewhere("reaper").process("reap_loop", point) as reaper:
+    with machine.process("reap_loop", point) as reaper:
         reaper.wait_at(point)
         wait_until_free(shared, f"loop:{PROJECT}")
-        acts.finish_loop(shared)
-        reaper.ended()
+        acts.finish_loop(shared, amid=reaper.ended)
     state = shared.state / "projects" / PROJECT
     loop, (past,) = last_loop(state), read_loops(state)
     assert loop is not None
