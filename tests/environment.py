@@ -11,6 +11,7 @@ OURS = ("PREFECT_", "MLFLOW_", "LOOPLINE_", "DVC_", "AWS_", "GIT_", "OPTUNA_")
 """How the variables of the tools begin."""
 QUIET = {
     **{key: value for key, value in stores.QUIET.items() if value},
+    stores.POLL: "0.5",
     "GIT_CONFIG_GLOBAL": os.devnull,
     "GIT_CONFIG_SYSTEM": os.devnull,
     "GIT_AUTHOR_NAME": "Ada",

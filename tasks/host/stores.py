@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import importlib.util
+import math
 import os
 import sqlite3
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from models.errors import StoreError, UsageError
@@ -46,7 +47,6 @@ QUIET = {
     "PREFECT_LOGGING_HANDLERS_CONSOLE_LEVEL": "CRITICAL",
     "PREFECT_SERVER_CONCURRENCY_LEASE_STORAGE": "prefect.server.concurrency.lease_storage.filesystem",
     "PREFECT_SERVER_DATABASE_TIMEOUT": "60",
-    "PREFECT_WORKER_QUERY_SECONDS": "0.5",
     "PREFECT_WORKER_HEARTBEAT_SECONDS": "10",
     "PREFECT_SERVER_SERVICES_DB_VACUUM_ENABLED": "events,flow_runs",
     "PREFECT_SERVER_SERVICES_DB_VACUUM_RETENTION_PERIOD": str(30 * 86400),
@@ -66,6 +66,40 @@ HEARTBEAT_S = "30"
 """Seconds between the heartbeats of a flow run, by which a Prefect server elsewhere notices runs of lost machines."""
 
 
+POLL = "LOOPLINE_POLL_S"
+POLL_S = 5.0
+"""Seconds between the worker's questions for runs; two a second were 60 % of what an idle platform used."""
+PREFETCH_S = 10.0
+LONGEST_POLL_S = 60.0
+SERVICE_POLLS = 12
+"""Polls between the looks of Prefect's services for late runs and for questions that nobody answered."""
+
+
+def polling(environ: Mapping[str, str]) -> dict[str, str]:
+    """Return how often an idle platform looks for work, as Prefect's settings, from LOOPLINE_POLL_S.
+
+    Runs are fetched at least one poll ahead, and their processes wait for their time: else they would start late.
+
+    Raises:
+        UsageError: LOOPLINE_POLL_S is not a number of seconds.
+    """
+    text = environ.get(POLL) or str(POLL_S)
+    try:
+        poll_s = float(text)
+    except ValueError:
+        poll_s = math.nan
+    if not 0 < poll_s <= LONGEST_POLL_S:
+        raise UsageError(f"{POLL}: got {text!r}, expected seconds above 0 and up to {LONGEST_POLL_S:g}, such as 5")
+    service_s = SERVICE_POLLS * poll_s
+    return {
+        "PREFECT_WORKER_QUERY_SECONDS": f"{poll_s:g}",
+        "PREFECT_WORKER_PREFETCH_SECONDS": f"{max(PREFETCH_S, 2 * poll_s):g}",
+        "PREFECT_SERVER_SERVICES_LATE_RUNS_LOOP_SECONDS": f"{service_s:g}",
+        "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_LOOP_SECONDS": f"{service_s:g}",
+        "PREFECT_SERVER_EVENTS_PROACTIVE_GRANULARITY": f"PT{math.ceil(service_s)}S",
+    }
+
+
 def environment(workspace: Workspace) -> dict[str, str]:
     """Return the environment of every tool in this workspace; the user's own settings take precedence.
 
@@ -82,6 +116,7 @@ def environment(workspace: Workspace) -> dict[str, str]:
         "MPLCONFIGDIR": str(state / "cache" / "matplotlib"),
         "TORCHINDUCTOR_CACHE_DIR": str(state / "cache" / "torchinductor"),
         "PGCONNECT_TIMEOUT": CONNECT_TIMEOUT_S,
+        **polling(os.environ),
         HEARTBEAT: HEARTBEAT_S if "prefect" in elsewhere(workspace) else "",
     }
     chosen = {key: os.environ[key] for key in (*defaults, *QUIET) if os.environ.get(key)}

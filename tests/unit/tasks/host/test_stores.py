@@ -33,6 +33,33 @@ def test_what_the_user_has_set_wins(clean: Workspace, monkeypatch: pytest.Monkey
     assert stores.environment(clean)["MLFLOW_TRACKING_URI"].startswith("sqlite:///")
 
 
+def test_runs_are_fetched_ahead_of_the_next_poll() -> None:
+    usual, slow = stores.polling({}), stores.polling({stores.POLL: "15"})
+    assert usual["PREFECT_WORKER_QUERY_SECONDS"] == "5"
+    for settings in (usual, slow):
+        poll_s, ahead_s = (float(settings[f"PREFECT_WORKER_{name}_SECONDS"]) for name in ("QUERY", "PREFETCH"))
+        assert ahead_s >= 2 * poll_s
+
+
+@pytest.mark.parametrize("text", ["soon", "0", "-1", "nan", "600"])
+def test_a_poll_that_is_no_time_is_refused(clean: Workspace, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    monkeypatch.setenv(stores.POLL, text)
+    with pytest.raises(UsageError, match=f"LOOPLINE_POLL_S: got '{text}', expected seconds above 0 and up to 60"):
+        stores.environment(clean)
+
+
+def test_prefect_reads_each_setting_of_the_poll(monkeypatch: pytest.MonkeyPatch) -> None:
+    from prefect.settings import Settings
+
+    for name, value in stores.polling({}).items():
+        monkeypatch.setenv(name, value)
+    settings = Settings()
+    assert (settings.worker.query_seconds, settings.worker.prefetch_seconds) == (5, 10)
+    services = settings.server.services
+    assert (services.late_runs.loop_seconds, services.pause_expirations.loop_seconds) == (60, 60)
+    assert settings.server.events.proactive_granularity.total_seconds() == 60
+
+
 def test_a_proxy_is_not_asked_for_servers_of_this_machine(clean: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in [name for name in os.environ if name.lower().endswith("_proxy")]:
         monkeypatch.delenv(name)
