@@ -100,7 +100,7 @@ def test_the_pool_gives_the_worker_its_account(pods: dict[str, Any]) -> None:
 
 def test_every_command_is_one_of_the_program(compose: dict[str, Any], pods: dict[str, Any]) -> None:
     commands = [service["command"] for service in compose.values() if "command" in service]
-    commands += [container["args"] for pod in pods.values() for container in pod["containers"]]
+    commands += [container["args"] for pod in pods.values() for container in pod["containers"] if "args" in container]
     assert len(commands) == 4
     for name, *arguments in commands:
         command = loopline.get_command(click.Context(loopline), name)
@@ -127,6 +127,27 @@ def test_ports_of_the_compose_file_are_open_on_loopback_only(compose: dict[str, 
     ports = [port for service in compose.values() for port in service.get("ports", ())]
     assert len(ports) == 4
     assert all(port.startswith("127.0.0.1:") for port in ports)
+
+
+def test_the_ports_of_servers_are_those_of_nginx(compose: dict[str, Any], pods: dict[str, Any]) -> None:
+    """It asks the ports of the servers, on loopback; nothing else is reached from elsewhere."""
+    text = (INFRA / "nginx" / "loopline.conf").read_text()
+    listens, asks = (
+        set(re.findall(f"^ *{word}(\\d+)", text, re.MULTILINE)) for word in ("listen ", "server 127.0.0.1:")
+    )
+    assert (listens, asks) == ({"8000", "8001", "4380"}, {"8010", "8011", "4300"})
+    for pod in pods.values():
+        open_ports = {container["name"]: container.get("ports", []) for container in pod["containers"]}
+        assert {str(port["containerPort"]) for port in open_ports.pop("nginx")} <= listens
+        assert [*open_ports.values()] == [[]]
+    for name in ("serve", "worker"):
+        assert compose[name]["network_mode"] == f"service:{name}-nginx"
+        (port,) = compose[f"{name}-nginx"]["ports"]
+        assert port.rpartition(":")[2] in listens
+    commands = [compose["serve"]["command"], *(one["args"] for one in pods["serve"]["containers"] if "args" in one)]
+    for command in commands:
+        assert "--host" not in command
+        assert {value for value in command if re.fullmatch(r"8\d{3}", value)} <= asks
 
 
 def test_no_container_may_do_more_than_it_must(pods: dict[str, Any]) -> None:

@@ -26,6 +26,7 @@ from tasks.host.http_guard import SERVE_TOKEN, token_of
 from tasks.host.workspace import Workspace
 from tasks.serve.grpc.messages import message
 from tests.bench.load import Load, http_request, load
+from tests.certificates import certificate
 from tests.conftest import Serve
 from tests.over_grpc import call_whole, typed_request
 from tests.running import is_there
@@ -181,7 +182,7 @@ def test_off_loopback_a_token_is_asked_of_all_but_the_probes(tiny: Workspace, se
 
 
 def test_over_tls(tiny: Workspace, serve: Serve, tmp_path: Path) -> None:
-    _certificate(tmp_path)
+    certificate(tmp_path)
     arguments = ("--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem"))
     context = ssl.create_default_context(cafile=tmp_path / "cert.pem")
     server = serve("tiny", arguments=arguments, tls=context)
@@ -189,7 +190,7 @@ def test_over_tls(tiny: Workspace, serve: Serve, tmp_path: Path) -> None:
 
 
 def test_with_certificates_of_clients_no_token_is_asked(tiny: Workspace, serve: Serve, tmp_path: Path) -> None:
-    _certificate(tmp_path)
+    certificate(tmp_path)
     cert, key = str(tmp_path / "cert.pem"), str(tmp_path / "key.pem")
     context = ssl.create_default_context(cafile=cert)
     context.load_cert_chain(cert, key)
@@ -251,15 +252,3 @@ def _is_refused(server: LiveServer) -> bool:
     except ConnectionRefusedError:
         return True
     return False
-
-
-def _certificate(folder: Path) -> None:
-    """A certificate of 127.0.0.1 that signs itself."""
-    subprocess.run(
-        [
-            "openssl", "req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2",
-            "-subj", "/CN=127.0.0.1", "-addext", "subjectAltName=IP:127.0.0.1",
-            "-keyout", str(folder / "key.pem"), "-out", str(folder / "cert.pem"),
-        ],
-        check=True, capture_output=True, env={"PATH": os.environ["PATH"]},
-    )  # fmt: skip

@@ -20,6 +20,7 @@ from models.errors import DataError
 from models.serving import http_errors
 from models.serving.http_errors import RequestError
 from models.serving.open_inference import EXTENSIONS
+from tasks.host.http_guard import is_forwarded
 from tasks.release.settings import ServerSettings
 from tasks.serve.answering import answer, checked_key, model_name, picked
 from tasks.serve.bodies import LARGE_BYTES
@@ -190,8 +191,9 @@ def _admit(state: WorkerState, name: str, context: Any) -> None:
     """Check the access of a call; the server's liveness and readiness need no token, as over HTTP."""
     if name in ("ServerLive", "ServerReady"):
         return
-    authorization = str(dict(context.invocation_metadata() or ()).get("authorization", ""))
-    state.access.admit(authorization, context.peer().rpartition(":")[0])
+    metadata = dict(context.invocation_metadata() or ())
+    authorization = str(metadata.get("authorization", ""))
+    state.access.admit(authorization, context.peer().rpartition(":")[0], is_forwarded=is_forwarded(metadata))
 
 
 async def _refuse(context: Any, code: grpc.StatusCode, words: str) -> NoReturn:
