@@ -9,51 +9,44 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import subprocess
 import sys
 import time
 import urllib.parse
-from collections.abc import Collection, Iterator
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 from models.errors import GateRefused, LooplineError, StoreError
-from models.parent_death import ends_with_parent
 from models.serving.registry_comparison import RegistryState, differs
 from tasks.host import database, stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
+from tasks.loop.short_process import ShortProcess
 from tasks.mlflow import registry_reader
 from tasks.state import registered_models
 from tasks.state.workspace_id import workspace_id
 
 ASK_S = 10.0
 """How often MLflow's server is asked for all its models."""
-LEAST_PAUSE_S, MOST_PAUSE_S = 5.0, 300.0
-"""Pause before another process is started where the last one found that MLflow does not follow; it doubles."""
 PAGE = 1000
 """Models in one answer of MLflow's search."""
 
 
 @dataclass
 class MoveCarrier:
-    """Starts a process whenever rows wait or MLflow shows another champion; never two at once.
+    """Starts a process whenever rows wait or MLflow shows another champion.
 
     Args:
         workspace: The workspace.
     """
 
     workspace: Workspace
-    _process: subprocess.Popen[bytes] | None = None
+    process: ShortProcess = field(init=False)
     _asked_at: float = float("-inf")
-    _not_before: float = float("-inf")
-    _pause_s: float = 0.0
 
-    @property
-    def is_running(self) -> bool:
-        """Whether a process that it started still runs."""
-        return self._process is not None and self._process.poll() is None
+    def __post_init__(self) -> None:
+        self.process = ShortProcess(self.workspace, __name__)
 
     def once(self) -> None:
         """Look whether something is to be done, and start the process that does it.
@@ -61,27 +54,14 @@ class MoveCarrier:
         Raises:
             StoreError: The database cannot be used, or MLflow's server is away.
         """
-        now = time.monotonic()
-        if self.is_running:
+        if not self.process.is_free:
             return
-        if self._process:
-            failed = self._process.returncode != 0
-            self._pause_s = min(max(2 * self._pause_s, LEAST_PAUSE_S), MOST_PAUSE_S) if failed else 0.0
-            self._process, self._not_before = None, now + self._pause_s
-        if now < self._not_before:
-            return
-        projects = {*registered_models.waiting(self.workspace.state)}
+        projects, now = {*registered_models.waiting(self.workspace.state)}, time.monotonic()
         if now - self._asked_at >= ASK_S:
             self._asked_at = now
             projects |= {*moved_in_mlflow(self.workspace)}
         if projects:
-            self._process = start(self.workspace, projects)
-
-
-def start(workspace: Workspace, projects: Collection[str]) -> subprocess.Popen[bytes]:
-    """Start the process that carries the moves of these projects."""
-    command = ends_with_parent(["-m", __name__, str(workspace.root), *sorted(projects)])
-    return subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
+            self.process.start(projects)
 
 
 def moved_in_mlflow(workspace: Workspace) -> list[str]:

@@ -35,8 +35,8 @@ from models.serving.registry_comparison import (
     mark_of,
 )
 from tasks.host import database
+from tasks.host.carrying import WAIT_S, carrying
 from tasks.host.leases import Lease, leased, void_leases
-from tasks.host.locks import held
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
 from tasks.mlflow.client import client, matches, reaching_store
@@ -48,8 +48,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
     from sqlalchemy import Connection
 
-WAIT_S = 20.0
-"""How long a carrier waits for another one of the same project."""
 _ROUNDS = 3
 """How often a carrier begins again, because it lost its lease or another row came meanwhile."""
 
@@ -366,13 +364,7 @@ class Carrier:
 
     @contextlib.contextmanager
     def _alone(self) -> Iterator[None]:
-        """Work as the only carrier of this model: on this machine by a lock, between machines by a lease."""
-        name = self._name
-        path = self.workspace.locks / f"mlflow-{self.model}.lock"
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(held(path, lambda: f"{name}: another process carries its moves", WAIT_S))
-            if database.is_shared():
-                self._lease = stack.enter_context(leased(self.workspace.state, name, WAIT_S))
+        with carrying(self.workspace, "mlflow", self.model) as self._lease:
             yield
 
     def _is_taken_over(self, connection: Connection) -> bool:

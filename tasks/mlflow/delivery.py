@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, one_line
 from tasks.host import stores
+from tasks.host.carrying import WAIT_S, carrying
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store, registry_reader
 from tasks.mlflow.client import client, reaching_store
@@ -30,7 +31,7 @@ INTERVAL_S = 2.0
 
 
 class MlflowExporter:
-    """Delivers the outbox of one loop; exporters of different loops may run at the same time."""
+    """Delivers the outbox of one loop."""
 
     def __init__(self, workspace: Workspace, project: str, loop_id: str) -> None:
         self._workspace = workspace
@@ -39,30 +40,38 @@ class MlflowExporter:
         self._state = workspace.state / "projects" / project
         self._outbox = Outbox(self._state, loop_id)
         self._lock = threading.Lock()
-        self._number, self._runs = delivered(self._state, loop_id)
+        self._runs = delivered(self._state, loop_id).runs
 
     def run_id(self, run: str) -> str | None:
         """Return MLflow's id of a run of this loop; None until it is delivered."""
         return self._runs.get(run)
 
-    def deliver(self) -> None:
-        """Deliver all waiting lines.
+    def deliver(self, timeout_s: float = WAIT_S) -> None:
+        """Deliver all waiting lines, as the only process that delivers lines of this project.
+
+        Args:
+            timeout_s: Time to wait for another process, in seconds.
 
         Raises:
-            StoreError: The store is away; nothing is lost, call again later.
+            StoreError: The store is away, or another process delivers; nothing is lost, call again later.
         """
         with self._lock:
-            lines = self._outbox.lines(self._number)
-            if not lines:
+            number, self._runs = delivered(self._state, self._loop_id)
+            if not self._outbox.lines(number):
                 return
-            with reaching_store():
-                embedded_store.initialise(self._workspace)
-                store = client()
-                experiment = experiment_id(store, self._workspace, self._project)
-                for (op, run), group in itertools.groupby(lines.values(), key=lambda line: (line["op"], line["run"])):
-                    self._carry(store, experiment, op, run, list(group))
-            self._number = max(lines)
-            set_delivered(self._state, self._loop_id, Delivered(self._number, self._runs))
+            with carrying(self._workspace, "mlflow-runs", self._project, timeout_s) as lease:
+                number, self._runs = delivered(self._state, self._loop_id)  # another process may have been first
+                if not (lines := self._outbox.lines(number)):
+                    return
+                with reaching_store():
+                    embedded_store.initialise(self._workspace)
+                    store = client()
+                    experiment = experiment_id(store, self._workspace, self._project)
+                    for (op, run), group in itertools.groupby(
+                        lines.values(), key=lambda line: (line["op"], line["run"])
+                    ):
+                        self._carry(store, experiment, op, run, list(group))
+                set_delivered(self._state, self._loop_id, Delivered(max(lines), self._runs), lease)
 
     def _carry(self, store: MlflowClient, experiment: str, op: str, run: str, lines: list[dict[str, Any]]) -> None:
         if op == "run":

@@ -13,6 +13,7 @@ import logging
 import os
 import signal
 import time
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import NoReturn
@@ -26,6 +27,7 @@ from tasks.host import logs as json_lines
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.loop.carry_moves import MoveCarrier
+from tasks.loop.carry_runs import RunCarrier
 from tasks.platform import open_signals
 from tasks.platform.services import supervisor
 from tasks.prefect import events
@@ -155,7 +157,7 @@ def run(workspace: Workspace, pause_s: float = PAUSE_S, *, as_sidecar: bool = Fa
             never delivers events.
     """
     compactor, asked_at = Compactor(workspace), float("-inf")
-    carrier = None if as_sidecar else MoveCarrier(workspace)
+    carriers = () if as_sidecar else (MoveCarrier(workspace), RunCarrier(workspace))
     while True:
         if not (as_sidecar and supervisor(workspace)):
             result = compactor.once()
@@ -166,15 +168,15 @@ def run(workspace: Workspace, pause_s: float = PAUSE_S, *, as_sidecar: bool = Fa
             if time.monotonic() - asked_at >= ASK_AGAIN_S:
                 asked_at = time.monotonic()
                 _ask_again(workspace)
-        _rest(carrier, pause_s)
+        _rest(carriers, pause_s)
 
 
-def _rest(carrier: MoveCarrier | None, pause_s: float) -> None:
+def _rest(carriers: Sequence[MoveCarrier | RunCarrier], pause_s: float) -> None:
     """Pause between two passes, but carry moves of champions to MLflow within two seconds."""
     until = time.monotonic() + pause_s
     while (left_s := until - time.monotonic()) > 0:
-        if carrier:
-            with contextlib.suppress(LooplineError, OSError):  # `status` says that MLflow does not follow
+        for carrier in carriers:
+            with contextlib.suppress(LooplineError, OSError):  # `status` and `doctor` say what waits
                 carrier.once()
         time.sleep(min(left_s, CARRY_S))
 

@@ -68,9 +68,11 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
         state = workspace.state / "projects" / name
         with storing(state):
             state.mkdir(parents=True, exist_ok=True)  # the loops of another machine have no folder here
+        cancelled = _cancelled_loop(workspace, state)
         with tried(state / LOOP_LOCK) as free:  # false while a living loop holds it
             if free and not is_leased(workspace.state, lease_of(state)):  # by a loop of another machine
-                lines += _project(workspace, state)
+                lines += _project(workspace, state, cancelled)
+        lines += _carried(workspace, state)
     return lines
 
 
@@ -89,19 +91,19 @@ def is_owed(workspace: Workspace, spec: Spec) -> bool:
     return bool(undelivered(state))
 
 
-def _project(workspace: Workspace, state: Path) -> Iterator[str]:
+def _project(workspace: Workspace, state: Path, cancelled: str) -> Iterator[str]:
     """Clean up a project whose lock this process holds; the loop's lease, too, if it is not closed yet."""
     loop = last_loop(state)
     if loop is None or not _is_open(loop):
-        yield from _left(workspace, state, loop)
+        yield from _left(workspace, state, loop, cancelled)
         return
     with leases.tried(workspace.state, lease_of(state)) as lease:  # whoever still computes for it records nothing more
         if not isinstance(lease, Lease):  # another process closes it, or goes on with it
             return
         loop = last_loop(state)
         if loop and _is_open(loop):
-            yield from _closed(workspace, state, loop, lease)
-        yield from _left(workspace, state, loop)
+            yield from _closed(workspace, state, loop, lease, is_cancelled=loop.loop_id == cancelled)
+        yield from _left(workspace, state, loop, cancelled)
 
 
 def _is_open(loop: LoopRecord) -> bool:
@@ -109,10 +111,9 @@ def _is_open(loop: LoopRecord) -> bool:
     return loop.state == "running" and not processes.is_alive_here(loop.process)
 
 
-def _closed(workspace: Workspace, state: Path, loop: LoopRecord, lease: Lease) -> Iterator[str]:
+def _closed(workspace: Workspace, state: Path, loop: LoopRecord, lease: Lease, *, is_cancelled: bool) -> Iterator[str]:
     """Close a dead loop; the lease is checked at each record, since this process may be paused as well."""
     yield from _studies(workspace, state, lease)
-    is_cancelled = _is_cancelled(workspace, loop)
     # first: who is killed in between does it once more
     died = conclude_killed(workspace, state, loop, lease, is_cancelled=is_cancelled)
     outbox = Outbox(state, loop.loop_id, lease)
@@ -123,19 +124,21 @@ def _closed(workspace: Workspace, state: Path, loop: LoopRecord, lease: Lease) -
     yield f"{loop.loop_id}: was {ending}; marked as {ending} (`loopline run` continues it)"
 
 
-def _left(workspace: Workspace, state: Path, loop: LoopRecord | None) -> Iterator[str]:
+def _left(workspace: Workspace, state: Path, loop: LoopRecord | None, cancelled: str) -> Iterator[str]:
     """Clean up what the project's loops left behind; `loop` is the last of them as it was before."""
     yield from _half_written(state)
-    if loop and loop.state not in OVER:
+    if loop and loop.loop_id == cancelled:
         yield from _cancelled_training(workspace, state, loop)
+
+
+def _carried(workspace: Workspace, state: Path) -> Iterator[str]:
+    """Tell the tools what ended loops left; no lock of the project is held, since a tool may be silent for long."""
     yield from _flow_runs(state)
-    yield from _deliver(workspace, state)
-
-
-def _deliver(workspace: Workspace, state: Path) -> Iterator[str]:
-    for loop_id in undelivered(state):
+    last = last_loop(state)
+    running = {last.loop_id} if last and is_running(state, last) else set()  # it delivers its own log
+    for loop_id in sorted({*undelivered(state)} - running):
         try:
-            MlflowExporter(workspace, state.name, loop_id).deliver()
+            MlflowExporter(workspace, state.name, loop_id).deliver(timeout_s=0)
             yield f"{loop_id}: delivered what waited for the tracking store"
         except StoreError as error:
             yield f"{loop_id}: still waits: {error}"
@@ -143,8 +146,6 @@ def _deliver(workspace: Workspace, state: Path) -> Iterator[str]:
 
 def _cancelled_training(workspace: Workspace, state: Path, loop: LoopRecord) -> Iterator[str]:
     """Cancel the training of a loop whose flow run was cancelled when it had no process, such as between two pods."""
-    if not _is_cancelled(workspace, loop):
-        return
     for path in sorted((state / "work" / "train").glob(f"*/{JOB_FILE}")):
         place_name = (read_json(path).get("train") or {}).get("on")
         if not place_name or (path.parent / RESULT_FILE).exists():
@@ -157,10 +158,16 @@ def _cancelled_training(workspace: Workspace, state: Path, loop: LoopRecord) -> 
             yield f"{loop.loop_id}: its flow run was cancelled, but perhaps not its training: {error}"
 
 
-def _is_cancelled(workspace: Workspace, loop: LoopRecord) -> bool:
-    """Return whether a person has cancelled the loop's flow run; false if Prefect does not say it."""
-    api = PrefectServer(workspace).api() if loop.flow_run else None
-    return api is not None and is_run_cancelled(api, loop.flow_run)
+def _cancelled_loop(workspace: Workspace, state: Path) -> str:
+    """Return the id of the last loop if it is not over and a person has cancelled its flow run, else an empty string.
+
+    Prefect is asked before the project's lock is taken, since it may be silent; if it does not say it, it is not.
+    """
+    loop = last_loop(state)
+    if loop is None or loop.state in OVER or not loop.flow_run or is_running(state, loop):
+        return ""
+    api = PrefectServer(workspace).api()
+    return loop.loop_id if api is not None and is_run_cancelled(api, loop.flow_run) else ""
 
 
 def _studies(workspace: Workspace, state: Path, lease: Lease) -> Iterator[str]:

@@ -119,15 +119,24 @@ def delivered(state: Path, loop_id: str) -> Delivered:
     return Delivered(row.number, row.runs) if row else Delivered(0, {})
 
 
-def set_delivered(state: Path, loop_id: str, delivery: Delivered) -> None:
+def set_delivered(state: Path, loop_id: str, delivery: Delivered, lease: Lease | None = None) -> None:
     """Save what MLflow has of a loop.
 
+    Args:
+        state: The project's folder under `.loopline/projects/`.
+        loop_id: The loop.
+        delivery: What MLflow has.
+        lease: The lease by which this process delivers; without one it is alone on its machine.
+
     Raises:
+        LeaseLostError: Another process delivers now, and delivers the same lines once more.
         StoreError: The database cannot be written.
     """
     from tasks.host.tables import deliveries
 
     with database.writing(state.parents[1]) as connection:
+        if lease:
+            lease.check(connection)
         row = {
             "project": state.name,
             "loop_id": loop_id,
@@ -150,6 +159,34 @@ def undelivered(state: Path) -> list[str]:
     owed = select(written.c.loop_id).outerjoin(deliveries, deliveries.c.loop_id == written.c.loop_id)
     with database.reading(state.parents[1]) as connection:
         return sorted(connection.scalars(owed.where(written.c.number > delivered_number)))
+
+
+class WaitingLoop(NamedTuple):
+    """An ended loop with lines that MLflow lacks: its project, and when it ended (Unix time)."""
+
+    project: str
+    ended: float
+
+
+def waiting_loops(workspace_state: Path) -> dict[str, WaitingLoop]:
+    """Return the ended loops of all projects with lines that MLflow lacks; a loop that runs delivers its own.
+
+    Args:
+        workspace_state: The workspace's state folder, `.loopline`.
+
+    Cost: one query, which looks up two rows of each loop.
+    """
+    from sqlalchemy import exists, func, select
+
+    from tasks.host.tables import deliveries, loops, outbox
+
+    mine = (outbox.c.project == loops.c.project, outbox.c.loop_id == loops.c.loop_id)
+    lacks = exists().where(*mine, outbox.c.number > func.coalesce(deliveries.c.number, 0))
+    ended = func.coalesce(loops.c.ended, loops.c.began).label("ended")
+    rows = select(loops.c.loop_id, loops.c.project, ended).where(loops.c.state != "running", lacks)
+    rows = rows.outerjoin(deliveries, deliveries.c.loop_id == loops.c.loop_id)
+    with database.reading(workspace_state) as connection:
+        return {row.loop_id: WaitingLoop(row.project, row.ended) for row in connection.execute(rows.order_by(ended))}
 
 
 def forget_delivered(state: Path, before: float) -> None:

@@ -52,6 +52,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/steps/train.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/version.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/loop/carry_moves.py": "tests/integration/test_carrier.py: needs a registry",
+    "tasks/loop/carry_runs.py": "tests/integration/test_delivery.py: needs a tracking store",
     "tasks/mlflow/carrier.py": "tests/integration/test_carrier.py: needs a registry",
     "tasks/mlflow/release_plans.py": "tests/integration/test_releases.py: needs a registry",
     "tasks/mlflow/named_moves.py": "tests/integration/test_what_servers_follow.py: a real MLflow server",

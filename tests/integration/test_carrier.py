@@ -228,6 +228,6 @@ def test_a_process_follows_what_waits_and_what_a_person_moves(
             carrier.once()
             time.sleep(0.2)
         assert registry.journal()[-1].by == MLFLOW
-        while (carrier.is_running or moved_in_mlflow(tracked)) and time.monotonic() < deadline:
+        while (carrier.process.is_running or moved_in_mlflow(tracked)) and time.monotonic() < deadline:
             time.sleep(0.2)
         assert moved_in_mlflow(tracked) == []

@@ -2,6 +2,7 @@
 
 import json
 import time
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
@@ -11,9 +12,11 @@ from models.errors import StoreError
 from tasks.host import database
 from tasks.host.tables import deliveries
 from tasks.host.workspace import Workspace
+from tasks.loop import carry_runs
+from tasks.loop.history import LoopRecord, save_loop
 from tasks.mlflow.client import client
 from tasks.mlflow.delivery import MlflowExporter
-from tasks.state.outbox import Outbox, delivered, set_delivered, undelivered
+from tasks.state.outbox import Outbox, delivered, set_delivered, undelivered, waiting_loops
 
 LOOP = "tiny-20260101-000000-abcd"
 
@@ -106,6 +109,35 @@ def test_delivered_twice_is_there_once(tracked: Workspace) -> None:
     fill(tracked)
     for _ in range(2):
         deliver(tracked)
+    check_all(tracked)
+
+
+def test_delivered_by_several_at_once_is_there_once(tracked: Workspace) -> None:
+    """Two reapers on two machines, or the compactor beside `loopline reap`."""
+    fill(tracked)
+    client()  # its imports are no part of the race
+    with ThreadPoolExecutor(4) as pool:
+        for delivery in [pool.submit(deliver, tracked) for _ in range(4)]:
+            delivery.result()
+    check_all(tracked)
+
+
+def test_a_short_process_delivers_what_an_ended_loop_left(tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(carry_runs, "ASK_S", 0.1)
+    fill(tracked)
+    state = tracked.state / "projects" / "tiny"
+    save_loop(state, LoopRecord(LOOP, "running"))
+    carrier = carry_runs.RunCarrier(tracked)
+    for _ in range(3):
+        carrier.once()
+        time.sleep(0.1)
+    assert not carrier.process.is_running, "a running loop delivers its own lines"
+    save_loop(state, LoopRecord(LOOP, "killed"))
+    assert [*waiting_loops(tracked.state)] == [LOOP]
+    deadline = time.monotonic() + 60
+    while (waiting_loops(tracked.state) or carrier.process.is_running) and time.monotonic() < deadline:
+        carrier.once()
+        time.sleep(0.1)
     check_all(tracked)
 
 

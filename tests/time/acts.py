@@ -25,6 +25,7 @@ from tasks.loop.history import LoopRecord, lease_of, record_loop, save_loop, sav
 from tasks.loop.job_uploads import uploaded
 from tasks.loop.lifecycle import open_loop, open_stage
 from tasks.loop.loop import SilentReporter
+from tasks.mlflow.delivery import MlflowExporter
 from tasks.operations.reap import reap
 from tasks.operations.retrain import weigh
 from tasks.state.outbox import LOOP_RUN, Outbox
@@ -200,3 +201,8 @@ def record_step(workspace: Workspace, mark: str) -> None:
         StepRecords(state, workspace.root).save(record, lease)
 
     _in_a_loop(workspace, act)
+
+
+def deliver_log(workspace: Workspace) -> None:
+    """Carry what a loop left in the outbox to MLflow."""
+    MlflowExporter(workspace, PROJECT, LOOP).deliver()

@@ -89,7 +89,7 @@ MOVE = Point("tasks/mlflow/registry.py", "Registry.move", "", WRITTEN, "before")
 CARRIER_AGAIN = _passed_over(
     "tasks/mlflow/carrier.py", "Carrier.carry", "leased", "a carrier that lost its lease takes it again after CARRY"
 )
-CARRIER = Point("tasks/mlflow/carrier.py", "Carrier._alone", "leased", "tasks.host.leases:_take", "after")
+CARRIER = Point("tasks/host/carrying.py", "carrying", "leased", "tasks.host.leases:_take", "after")
 CARRY = Point(
     "tasks/mlflow/carrier.py", "Carrier._carried", "", "mlflow:MlflowClient.set_registered_model_alias", "before"
 )
@@ -99,6 +99,7 @@ TAKEN_OVER = _passed_over(
     "check",
     "a carrier asks it after CARRY, where a test pauses it",
 )
+DELIVERED = _checked("tasks/state/outbox.py", "set_delivered")
 DECIDE = Point("tasks/loop/decisions.py", "record_next", "", WRITTEN, "before")
 CARRY_AGAIN = _passed_over(
     "tasks/mlflow/carrier.py", "Carrier.carry", "leased", "the carrier that CARRY pauses comes here when it goes on"

@@ -17,11 +17,13 @@ from models.errors import LeaseLostError, StoreError
 from models.project_spec.reader import read_spec
 from models.training.job import JOB_FILE, RESULT_FILE
 from tasks.host import database, processes
+from tasks.host.locks import is_held
 from tasks.host.processes import OWNER
 from tasks.host.tables import leases
 from tasks.host.workspace import Workspace
-from tasks.loop.history import LoopRecord, last_loop, lease_of, read_loops, save_loop
+from tasks.loop.history import LOOP_LOCK, LoopRecord, last_loop, lease_of, read_loops, save_loop
 from tasks.loop.lifecycle import open_stage
+from tasks.loop.outcome import conclude_killed
 from tasks.operations.reap import is_owed, reap
 from tasks.prefect import flow_runs
 from tasks.ranks.launcher import key_of_folder, name_of
@@ -340,14 +342,35 @@ def test_a_reaper_that_lost_the_lease_writes_nothing_and_names_the_holder(
     Outbox(state, "tiny-1").start_run(LOOP_RUN, "tiny-1", {})
     went_on = replace(the_loop(state), process=ELSEWHERE)
 
-    def paused(*_: object) -> bool:
+    def paused(*arguments: Any, **options: Any) -> float:
         with database.writing(workspace.state) as connection:
             database.upsert(connection, leases, {"name": lease_of(state), "holder": ELSEWHERE, "epoch": 7})
         save_loop(state, went_on)
-        return False
+        return conclude_killed(*arguments, **options)
 
-    monkeypatch.setattr("tasks.operations.reap._is_cancelled", paused)
+    monkeypatch.setattr("tasks.operations.reap.conclude_killed", paused)
     with pytest.raises(LeaseLostError, match=r"loop:tiny: macbook\.office\.lan, pid \d+ has taken it over"):
         reap(workspace)
     assert the_loop(state) == went_on
     assert (Outbox(state, "tiny-1").open_runs(), read_loops(state)) == ([LOOP_RUN], [])
+
+
+def test_no_lock_of_a_project_is_held_while_a_tool_is_silent(
+    workspace: Workspace, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Prefect may be silent when it is asked whether a run is cancelled, MLflow when lines are delivered."""
+    Outbox(state, "tiny-1").start_run(LOOP_RUN, "tiny-1", {})
+    save_loop(state, replace(the_loop(state), flow_run="00000000-0000-0000-0000-000000000001"))
+    asked = []
+
+    def silent(*_: object, **__: object) -> bool:
+        asked.append(is_held(state / LOOP_LOCK))
+        return False
+
+    monkeypatch.setattr("tasks.operations.reap.PrefectServer.api", lambda _: "http://127.0.0.1:1/api")
+    monkeypatch.setattr("tasks.operations.reap.close_task_runs", lambda *_: [])
+    monkeypatch.setattr("tasks.operations.reap.ended_with_open_tasks", lambda *_: [])
+    monkeypatch.setattr("tasks.operations.reap.is_run_cancelled", silent)
+    monkeypatch.setattr("tasks.operations.reap.MlflowExporter.deliver", silent)
+    assert "tiny-1: was killed; marked as killed (`loopline run` continues it)" in reap(workspace)
+    assert asked == [False, False]

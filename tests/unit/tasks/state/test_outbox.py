@@ -8,7 +8,17 @@ import pytest
 from models.errors import LeaseLostError
 from tasks.host.leases import leased
 from tasks.host.workspace import Workspace
-from tasks.state.outbox import LOOP_RUN, Delivered, Outbox, delivered, forget_delivered, set_delivered, undelivered
+from tasks.loop.history import LoopRecord, save_loop
+from tasks.state.outbox import (
+    LOOP_RUN,
+    Delivered,
+    Outbox,
+    delivered,
+    forget_delivered,
+    set_delivered,
+    undelivered,
+    waiting_loops,
+)
 
 
 @pytest.fixture
@@ -114,3 +124,17 @@ def test_a_line_of_a_process_that_lost_the_loop_is_refused(workspace: Workspace,
         with pytest.raises(LeaseLostError):
             late.end_run(LOOP_RUN, "FINISHED")
         assert late.lines() == lines
+
+
+def test_ended_loops_of_all_projects_wait_and_a_running_one_delivers_its_own(workspace: Workspace) -> None:
+    for project, loop_id, loop_state in (("a", "a-1", "failed"), ("b", "b-1", "running"), ("b", "b-0", "finished")):
+        state = workspace.state / "projects" / project
+        save_loop(state, LoopRecord(loop_id, loop_state, began=5.0))
+        Outbox(state, loop_id).start_run(LOOP_RUN, loop_id, {})
+    save_loop(workspace.state / "projects" / "a", LoopRecord("a-0", "finished", began=1.0))  # it has no lines
+    assert waiting_loops(workspace.state) == {"a-1": ("a", 5.0), "b-0": ("b", 5.0)}
+    box = Outbox(workspace.state / "projects" / "b", "b-0")
+    set_delivered(workspace.state / "projects" / "b", "b-0", Delivered(max(box.lines()), {}))
+    assert [*waiting_loops(workspace.state)] == ["a-1"]
+    box.end_run(LOOP_RUN, "FINISHED")
+    assert {*waiting_loops(workspace.state)} == {"a-1", "b-0"}

@@ -1,0 +1,77 @@
+"""Carries what ended loops left in the outbox to MLflow, by a short process; a running loop carries its own lines.
+
+`python -m tasks.loop.carry_runs ROOT PROJECT ...` exits with 1 if lines still wait.
+"""
+
+from __future__ import annotations
+
+import sys
+import time
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from models.errors import LooplineError, StoreError
+from tasks.host import stores
+from tasks.host.workspace import Workspace
+from tasks.loop.short_process import ShortProcess
+from tasks.mlflow.delivery import MlflowExporter
+from tasks.state.outbox import waiting_loops
+
+ASK_S = 10.0
+"""How often the database is asked for ended loops whose lines wait."""
+
+
+@dataclass
+class RunCarrier:
+    """Starts a process where lines of an ended loop still wait at the second question: a loop delivers at its end.
+
+    Args:
+        workspace: The workspace.
+    """
+
+    workspace: Workspace
+    process: ShortProcess = field(init=False)
+    _asked_at: float = float("-inf")
+    _waiting: frozenset[str] = frozenset()
+
+    def __post_init__(self) -> None:
+        self.process = ShortProcess(self.workspace, __name__)
+
+    def once(self) -> None:
+        """Ask whether lines wait, and start the process that delivers them.
+
+        Raises:
+            StoreError: The database cannot be used.
+        """
+        now = time.monotonic()
+        if now - self._asked_at < ASK_S or not self.process.is_free:
+            return
+        waiting = waiting_loops(self.workspace.state)
+        before, self._waiting, self._asked_at = self._waiting, frozenset(waiting), now
+        if projects := {waiting[loop_id].project for loop_id in before & self._waiting}:
+            self.process.start(projects)
+
+
+def main() -> None:
+    """Deliver the lines of the named projects' ended loops; print why some still wait, and exit with 1."""
+    root, *projects = sys.argv[1:]
+    workspace = Workspace(Path(root))
+    stores.configure(workspace)
+    troubles = []
+    for loop_id, line in waiting_loops(workspace.state).items():
+        if line.project not in projects:
+            continue
+        try:
+            MlflowExporter(workspace, line.project, loop_id).deliver()
+        except StoreError as error:
+            troubles.append(f"{loop_id}: {error}\n")
+    sys.stderr.writelines(troubles)
+    raise SystemExit(1 if troubles else 0)
+
+
+if __name__ == "__main__":
+    try:
+        main()
+    except LooplineError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(error.exit_code) from error
