@@ -32,7 +32,10 @@ from tasks.prefect.prefect_server import PrefectServer, is_healthy
 from tasks.ranks.places import checked_spec
 from tasks.state import registered_models, segments
 from tasks.state.delta.delta_log import DAMAGED
+from tasks.state.lags import lags
 
+LATE_S = 120.0
+"""A tool that lacks a row for longer is behind: a carrier of the platform takes seconds."""
 SHOWN = 3
 VERSIONS = 20
 """Newest dataset versions of a project that are looked at."""
@@ -69,7 +72,7 @@ def examine(workspace: Workspace) -> list[Finding]:
         _data,
     )
     rows = [Finding(sort, "ok", detail) for sort, detail in registered(workspace).items()]
-    return [*(examination(workspace) for examination in looks), *_moves(workspace), *rows]
+    return [*(examination(workspace) for examination in looks), *_moves(workspace), *_behind(workspace), *rows]
 
 
 def _python(_: Workspace) -> Finding:
@@ -297,6 +300,22 @@ def _moves(workspace: Workspace) -> list[Finding]:
         troubles = {name: model.trouble for name, model in registered_models.projections(workspace.state).items()}
         return [
             Finding("moves", "warn", f"MLflow does not follow {name}", why) for name, why in troubles.items() if why
+        ]
+    return []
+
+
+def _behind(workspace: Workspace) -> list[Finding]:
+    """Find the tools that lack rows for longer than a carrier takes; the loops go on, and people do not see them."""
+    with contextlib.suppress(LooplineError):  # _state names it
+        return [
+            Finding(
+                lag.tool.lower(),
+                "warn",
+                f"{lag.tool} lacks {lag.num_rows} {lag.rows} of {lag.project}, the oldest for {lag.seconds / 60:.0f} min",
+                f"see that {lag.tool} is reachable, then `loopline reap` or `loopline up` carries them",
+            )
+            for lag in lags(workspace.state)
+            if lag.seconds > LATE_S
         ]
     return []
 

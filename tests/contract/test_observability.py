@@ -8,6 +8,8 @@ from pathlib import Path
 import pytest
 from ruamel.yaml import YAML
 
+from tasks.dashboard.metrics import LABELS
+from tasks.dashboard.metrics import NAMES as PLATFORM_METRICS
 from tasks.serve.metrics import Metrics
 
 FOLDER = Path("infra/observability")
@@ -71,3 +73,10 @@ def test_the_panels_of_the_dashboard_do_not_overlap(root: Path) -> None:
         assert not places & cells, panel["title"]
         assert at["x"] + at["w"] <= 24
         places |= cells
+
+
+def test_the_platforms_alerts_name_its_metrics_and_labels(root: Path) -> None:
+    (group,) = YAML(typ="safe").load((root / FOLDER / "platform-alerts.yaml").read_text())["groups"]
+    for rule in group["rules"]:
+        assert set(re.findall(r"loopline_\w+", rule["expr"])) <= set(PLATFORM_METRICS)
+        assert set(re.findall(r"\$labels\.(\w+)", rule["annotations"]["summary"])) <= set(LABELS)
