@@ -23,6 +23,7 @@ MODULES = (
     "prefect.engine",
     "tasks.dashboard",
     "tasks.dashboard.acting",
+    "tasks.loop.carry_moves",
     "tasks.mlflow.mlflow_server",
     "tasks.operations.compact",
     "tasks.prefect.prefect_server",
