@@ -31,10 +31,10 @@ from tasks.loop.loop_pages import sweep_pages
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
 from tasks.loop.runners import add_runner
 from tasks.mlflow import registry_reader
-from tasks.mlflow.delivery import BackgroundExporter
+from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter
 from tasks.ranks.places import checked_spec
 from tasks.state.ingest_segments import receive
-from tasks.state.outbox import LOOP_RUN, Outbox
+from tasks.state.outbox import LOOP_RUN, Outbox, waiting_loops
 from tasks.state.step_store import highest_epoch
 
 HANDOVER_S = 2 * TTL_S
@@ -75,7 +75,7 @@ def open_loop(
         loop = Loop(project, spec, loop_id, trigger, reporter or SilentReporter(), lease)
         loop.refresh = frozenset(refresh)
         _begin_run(loop)
-        exporter = BackgroundExporter(loop.delivery)
+        exporter = BackgroundExporter(loop.delivery, _earlier_logs(loop))
         exporter.start()
         failure = None
         try:
@@ -91,6 +91,12 @@ def open_loop(
             if trouble := exporter.finish():
                 loop.report.note(f"logging waits: {trouble}")
         _forget(loop, days)
+
+
+def _earlier_logs(loop: Loop) -> list[MlflowExporter]:
+    waiting = waiting_loops(loop.workspace.state).items()
+    mine = [loop_id for loop_id, ended in waiting if ended.project == loop.spec.name]
+    return [MlflowExporter(loop.workspace, loop.spec.name, loop_id) for loop_id in mine]
 
 
 def _begin_run(loop: Loop) -> None:

@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -270,10 +270,16 @@ _CARRIERS: dict[
 
 
 class BackgroundExporter:
-    """Delivers in the background while a loop runs, so that MLflow's UI is current; waits while the store is away."""
+    """Delivers in the background while a loop runs, so that MLflow's UI is current; waits while the store is away.
 
-    def __init__(self, delivery: MlflowExporter) -> None:
+    Args:
+        delivery: Of the loop that runs.
+        earlier: Of the project's ended loops, whose logs wait: delivered once, after the running loop's.
+    """
+
+    def __init__(self, delivery: MlflowExporter, earlier: Sequence[MlflowExporter] = ()) -> None:
         self._delivery = delivery
+        self._earlier = [*earlier]
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._run, name="loopline-delivery", daemon=True)
         self.trouble: StoreError | None = None
@@ -296,6 +302,9 @@ class BackgroundExporter:
     def _attempt(self) -> None:
         try:
             self._delivery.deliver()
+            while self._earlier:
+                self._earlier[0].deliver()
+                del self._earlier[0]
             self.trouble = None
         except StoreError as error:
             self.trouble = error

@@ -311,7 +311,7 @@ def _behind(workspace: Workspace) -> list[Finding]:
             Finding(
                 lag.tool.lower(),
                 "warn",
-                f"{lag.tool} lacks {lag.num_rows} {lag.rows} of {lag.project}, the oldest for {lag.seconds / 60:.0f} min",
+                f"{lag.tool} lacks {lag.num_rows} {lag.rows} of {lag.project}, for {lag.seconds / 60:.0f} min at most",
                 f"see that {lag.tool} is reachable, then `loopline reap` or `loopline up` carries them",
             )
             for lag in lags(workspace.state)

@@ -43,7 +43,7 @@ from tasks.prefect.worker import pool_of
 from tasks.ranks.launcher import cancel_left
 from tasks.ranks.places import find_place
 from tasks.state.delta.delta_commits import COMMITS
-from tasks.state.outbox import Outbox, undelivered
+from tasks.state.outbox import Outbox, undelivered, waiting_loops
 from tasks.state.segments import KINDS, segments_folder
 from tasks.state.workspace_id import workspace_id
 from tasks.tools.optuna_study import STUDY_FILE, fail_open_trials
@@ -56,7 +56,7 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
 
     Args:
         workspace: The workspace to clean up.
-        only: A project's name; default: all projects.
+        only: The project whose loop begins now, and delivers what earlier loops left; default: all projects.
 
     Raises:
         StoreError: A project's folder cannot be made.
@@ -72,7 +72,9 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
         with tried(state / LOOP_LOCK) as free:  # false while a living loop holds it
             if free and not is_leased(workspace.state, lease_of(state)):  # by a loop of another machine
                 lines += _project(workspace, state, cancelled)
-        lines += _carried(workspace, state)
+        lines += _flow_runs(state)
+    if only is None:
+        lines += _delivered(workspace)
     return lines
 
 
@@ -131,14 +133,11 @@ def _left(workspace: Workspace, state: Path, loop: LoopRecord | None, cancelled:
         yield from _cancelled_training(workspace, state, loop)
 
 
-def _carried(workspace: Workspace, state: Path) -> Iterator[str]:
-    """Tell the tools what ended loops left; no lock of the project is held, since a tool may be silent for long."""
-    yield from _flow_runs(state)
-    last = last_loop(state)
-    running = {last.loop_id} if last and is_running(state, last) else set()  # it delivers its own log
-    for loop_id in sorted({*undelivered(state)} - running):
+def _delivered(workspace: Workspace) -> Iterator[str]:
+    """Deliver the logs of ended loops; no project's lock is held, since the tracking store may be silent for long."""
+    for loop_id, loop in waiting_loops(workspace.state).items():
         try:
-            MlflowExporter(workspace, state.name, loop_id).deliver(timeout_s=0)
+            MlflowExporter(workspace, loop.project, loop_id).deliver(timeout_s=0)
             yield f"{loop_id}: delivered what waited for the tracking store"
         except StoreError as error:
             yield f"{loop_id}: still waits: {error}"

@@ -358,7 +358,7 @@ def test_the_reaper_ends_what_a_killed_loop_left_open(project: Project, place: W
     note = state / "work" / "search" / "killed" / "study.json"
     note.parent.mkdir(parents=True)
     note.write_text(json.dumps({"study": "tiny-killed"}))
-    said = "\n".join(reap(place, "tiny"))
+    said = "\n".join(reap(place))
     assert "tiny-killed: was killed" in said
     assert "trial 0 was interrupted" in said
     assert "delivered what waited" in said
@@ -369,7 +369,7 @@ def test_the_reaper_ends_what_a_killed_loop_left_open(project: Project, place: W
     again = open_study(place, "tiny-killed", settings, "maximize", {})
     assert again.get_trials(states=(optuna.trial.TrialState.RUNNING,)) == []
     assert trials_of(again) == []
-    assert reap(place, "tiny") == []
+    assert reap(place) == []
 
 
 def test_a_trial_drawn_again_after_a_kill_finds_its_own_checkpoints(

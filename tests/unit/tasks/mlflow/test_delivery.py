@@ -63,6 +63,17 @@ def test_a_store_that_came_back_is_no_trouble(monkeypatch: pytest.MonkeyPatch) -
     assert exporter.finish() is None
 
 
+def test_logs_of_earlier_loops_follow_once_the_store_is_back() -> None:
+    own, earlier = Carrier(failures=1), [Carrier(), Carrier(failures=1)]
+    exporter = BackgroundExporter(own, earlier)  # type: ignore[arg-type]
+    exporter.start()
+    assert str(exporter.finish()) == "away"
+    assert [carrier.attempts for carrier in earlier] == [0, 0], "the store is away for them, too"
+    for trouble in ("away", None):
+        assert (str(told) if (told := exporter.finish()) else None) == trouble
+    assert [carrier.attempts for carrier in earlier] == [1, 2]
+
+
 def test_without_a_delivery_all_waits(workspace: Workspace) -> None:
     Outbox(workspace.state / "projects" / "tiny", "l").start_run("loop", "l", {})
     made = MlflowExporter(workspace, "tiny", "l")
