@@ -49,8 +49,8 @@ COMMANDS = {
     "docs": "Open the documentation.",
     "completion": "Print the completion of a shell.",
 }
-GUIDES = ("schema", "env", "docs", "completion")
-"""The commands in `flows/commands/guides`."""
+FOLDERS = {"guides": ("schema", "env", "docs", "completion"), "upkeep": ("doctor", "reap", "migrate")}
+"""The commands in folders of `flows/commands`."""
 COLLECT = (20_000, 10, 10)
 """Garbage is collected more rarely than by default: Great Expectations, MLflow and pandas make a million objects that
 stay, and walking through them took 1.8 of the 10 CPU-s of a small `loopline run`; its peak memory stays the same."""
@@ -67,8 +67,9 @@ class _Lazy(click.Group):
         """Import `flows.commands.<name>`."""
         if cmd_name not in COMMANDS:
             return None
-        folder = "flows.commands.guides" if cmd_name in GUIDES else "flows.commands"
-        command: click.Command = importlib.import_module(f"{folder}.{cmd_name.replace('-', '_')}").command
+        folder = next((f".{folder}" for folder, names in FOLDERS.items() if cmd_name in names), "")
+        module = importlib.import_module(f"flows.commands{folder}.{cmd_name.replace('-', '_')}")
+        command: click.Command = module.command
         return _with_examples_last(command)
 
     def shell_complete(self, ctx: click.Context, incomplete: str) -> list[CompletionItem]:

@@ -9,7 +9,7 @@ from click.testing import CliRunner
 from psycopg.conninfo import timeout_from_conninfo
 from sqlalchemy import make_url
 
-from flows.commands.migrate import command
+from flows.commands.upkeep.migrate import command
 from models.errors import StoreError, UsageError
 from models.files import write_json
 from tasks.host import processes, stores
