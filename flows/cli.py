@@ -37,6 +37,7 @@ COMMANDS = {
     "rollback": "Make the previous champion champion again.",
     "adopt": "Take over a model that belongs to another workspace.",
     "reap": "Clean up after killed runs.",
+    "gc": "Show or remove what nobody needs any more.",
     "migrate": "Move the databases to Postgres.",
     "doctor": "Check this machine and workspace.",
     "check-row": "Check a metric, launcher, source or family of your own.",
@@ -49,7 +50,7 @@ COMMANDS = {
     "docs": "Open the documentation.",
     "completion": "Print the completion of a shell.",
 }
-FOLDERS = {"guides": ("schema", "env", "docs", "completion"), "upkeep": ("doctor", "reap", "migrate")}
+FOLDERS = {"guides": ("schema", "env", "docs", "completion"), "upkeep": ("doctor", "reap", "gc", "migrate")}
 """The commands in folders of `flows/commands`."""
 COLLECT = (20_000, 10, 10)
 """Garbage is collected more rarely than by default: Great Expectations, MLflow and pandas make a million objects that

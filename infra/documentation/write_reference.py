@@ -31,6 +31,7 @@ VARIABLES = {
     "LOOPLINE_ROOT": "Where bytes are kept: `s3://bucket/prefix` or `file:///folder`; default: `.loopline/` alone.",
     "LOOPLINE_OPTUNA_STORAGE": "Database of Optuna's studies; default: a journal file of the workspace.",
     "LOOPLINE_KEEP_WORK_DAYS": "Days after which a step folder that no loop used is removed; default 14.",
+    "LOOPLINE_KEEP_HISTORY_DAYS": "Days after which `gc` removes history that nothing needs; default 90.",
     "LOOPLINE_SIGNING_KEY": "Key that signs registered versions, and by which servers verify them.",
     "LOOPLINE_SERVE_TOKEN": "Token of the server of models; default: the one in `.loopline/serving/token`.",
     "LOOPLINE_DASHBOARD_TOKEN": "Token of the overview page; default: the one in `.loopline/overview/token`.",

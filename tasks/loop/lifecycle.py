@@ -17,17 +17,17 @@ from models.pipeline.keys import key_of
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
 from models.training.families import families_of
+from tasks.gc import loop_end
+from tasks.gc.retention import keep_days
 from tasks.host import database, processes
 from tasks.host.leases import TTL_S, Lease, leased
 from tasks.host.locks import held
 from tasks.host.object_store import object_store
 from tasks.host.processes import OWNER
 from tasks.host.workspace import Project, Workspace
-from tasks.loop import work_gc
 from tasks.loop.champion import hear
-from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, last_loop, lease_of, save_loop
+from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, is_running, last_loop, lease_of, save_loop
 from tasks.loop.loop import TORCH_STEPS, Loop, Reporter, SilentReporter
-from tasks.loop.loop_pages import sweep_pages
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
 from tasks.loop.runners import add_runner
 from tasks.mlflow import registry_reader
@@ -39,6 +39,8 @@ from tasks.state.step_store import highest_epoch
 
 HANDOVER_S = 2 * TTL_S
 """The longest time from a SIGTERM to the end of a lease: a pod may renew it until Kubernetes kills it after 30 s."""
+CLEANUP_S = 5.0
+"""The longest time for which a clean-up holds a project of which no loop runs."""
 
 
 @contextlib.contextmanager
@@ -60,7 +62,7 @@ def open_loop(
         StoreError: Another loop of the project runs, the registry was lost, or the object store cannot be used.
     """
     spec = checked_spec(project, overrides)
-    days = work_gc.keep_days()
+    days = keep_days()
     project.workspace.make()
     state = project.state(spec.name)
     registry_reader.refuse_lost(project.workspace, spec.name)
@@ -123,8 +125,10 @@ def _forget(loop: Loop, days: float) -> None:
     freed = 0
     with contextlib.suppress(StoreError):  # the next loop tries again
         loop.confirm()
-        freed += work_gc.sweep(loop.state, map(loop.place, loop.done.values()), days, loop.confirm)
-        sweep_pages(loop.state, {loop.id, *(record.loop_id for record in loop.done.values())}, days)
+        loop_end.mark_used(map(loop.place, loop.done.values()))
+        if loop.lease:
+            used = {loop.id, *(record.loop_id for record in loop.done.values())}
+            freed += loop_end.collect(loop.workspace, loop.state, used, loop.lease)
         if loop.step_cache.store:
             freed += loop.step_cache.store.sweep(loop.done.values(), loop.confirm)
     if freed:
@@ -154,8 +158,10 @@ def _only_loop(state: Path, flow_run_id: str | None = None) -> Iterator[Lease]:
     Prefect starts a flow run again while the process that got SIGTERM still ends, or was killed with its lease: the
     next process of the same run waits for that.
     """
-    last = last_loop(state) if flow_run_id else None
-    timeout_s = HANDOVER_S if last and last.flow_run == flow_run_id else 0.0
+    last = last_loop(state)
+    timeout_s = 0.0 if last and is_running(state, last) else CLEANUP_S
+    if flow_run_id and last and last.flow_run == flow_run_id:
+        timeout_s = HANDOVER_S
 
     def busy() -> str:
         last = last_loop(state)

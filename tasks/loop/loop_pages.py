@@ -2,17 +2,9 @@
 
 from __future__ import annotations
 
-import contextlib
-import shutil
-import time
-from collections.abc import Collection
 from pathlib import Path
 
-from models.errors import StoreError
 from models.files import write_bytes
-from models.project_spec.references import ALIASES
-from tasks.loop.work_gc import DAY_S
-from tasks.mlflow import registry_reader
 from tasks.state import shared_files
 
 FOLDER = "pages"
@@ -47,21 +39,3 @@ def keep_page(state: Path, loop_id: str, name: str, source: Path, epoch: int, ma
         write_bytes(path, source.read_bytes())
         shared_files.publish(state, epoch, path)
     return path
-
-
-def sweep_pages(state: Path, used: Collection[str], days: float, now: float | None = None) -> None:
-    """Remove the pages of loops that ended longer ago than so many days.
-
-    The pages of the loops in `used`, and of those that made the versions with an alias, stay; so do all pages while
-    the registry is away.
-    """
-    before = (time.time() if now is None else now) - days * DAY_S
-    old = [folder for folder in (state / FOLDER).glob("*") if folder.stat().st_mtime < before]
-    if not old:
-        return
-    with contextlib.suppress(OSError, StoreError):  # the next loop tries again
-        versions = [registry_reader.named(state.parents[1], state.name, alias) for alias in ALIASES]
-        needed = {*used, *(version.loop_id for version in versions if version)}
-        for folder in old:
-            if folder.name not in needed:
-                shutil.rmtree(folder)

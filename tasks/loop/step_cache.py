@@ -29,10 +29,10 @@ from models.serving.registry import RegisteredVersion
 from models.sources.schemes import scheme_of
 from models.sources.source import Source
 from models.training.families import families_of
+from tasks.gc.retention import DAY_S, keep_days
 from tasks.host import database
 from tasks.host.object_store import DamagedError, object_store
 from tasks.host.workspace import Project, Workspace
-from tasks.loop import work_gc
 from tasks.loop.champion_parts import BEST_RIVAL, EQUAL_ROWS, RIVAL, Rival, equal_rows_parts, rival_parts
 from tasks.loop.inputs import Input, Inputs
 from tasks.loop.own_inputs import OwnInputs
@@ -102,7 +102,7 @@ class StepCache:
         self.hashes, self.code = memories or memories_of(workspace)
         self.own_inputs = OwnInputs(project, self.hashes, self.code)
         store = object_store()
-        keep_s = work_gc.keep_days() * work_gc.DAY_S
+        keep_s = keep_days() * DAY_S
         self._is_onlooker = recorded is not None
         self._named = recorded.named.get(spec.name) if recorded else None
         self.store = StepStore(store, self.state, self.records, self.hashes, keep_s) if store else None

@@ -129,6 +129,8 @@ def local_copy(
         raise StoreError(
             f"the cache {place} does not hold version {requested!r} either: try again when the registry is back"
         )
+    with suppress(OSError):  # of a cache that can only be read
+        os.utime(folder.with_suffix(".json"))  # it is in use, so it stays
     for name, got in damage(folder, _chosen(hashes, names)):
         words = {"missing": "is missing", "changed": "is not what was registered"}[got]
         raise StoreError(f"and in the cache {folder / name} {words}: it can be used again when the registry is back")

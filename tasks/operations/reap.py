@@ -14,10 +14,9 @@ import contextlib
 import json
 import os
 import re
-import shutil
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
@@ -25,7 +24,9 @@ from models.errors import LooplineError, StoreError
 from models.files import read_json, storing
 from models.project_spec.blocks import NAME_PATTERN, Spec, Train
 from models.training.job import JOB_FILE, RESULT_FILE
-from tasks.host import database, leases, processes
+from tasks.gc import half_written
+from tasks.gc.candidates import discard
+from tasks.host import leases, processes
 from tasks.host.leases import Lease, is_leased
 from tasks.host.locks import tried
 from tasks.host.processes import OWNER
@@ -34,7 +35,7 @@ from tasks.host.workspace import Workspace
 from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, is_running, last_loop, lease_of, save_loop
 from tasks.loop.lifecycle import intent_of
 from tasks.loop.outcome import conclude_killed
-from tasks.loop.runners import STALE_S, dead_runners, remove_runners
+from tasks.loop.runners import dead_runners, remove_runners
 from tasks.mlflow.delivery import MlflowExporter
 from tasks.prefect.crashed_runs import crash_runs
 from tasks.prefect.flow_runs import close_task_runs, ended_with_open_tasks, is_run_cancelled
@@ -42,13 +43,9 @@ from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
 from tasks.ranks.launcher import cancel_left
 from tasks.ranks.places import find_place
-from tasks.state.delta.delta_commits import COMMITS
 from tasks.state.outbox import Outbox, undelivered, waiting_loops
-from tasks.state.segments import KINDS, segments_folder
 from tasks.state.workspace_id import workspace_id
 from tasks.tools.optuna_study import STUDY_FILE, fail_open_trials
-
-WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # how `models.files` and Delta logs name unfinished files
 
 
 def reap(workspace: Workspace, only: str | None = None) -> list[str]:
@@ -61,7 +58,7 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
     Raises:
         StoreError: A project's folder cannot be made.
     """
-    lines = [*_orphans(workspace), *_half_cached(workspace), *_task_runs(workspace)]
+    lines = [*_orphans(workspace), *_removed(half_written.of_workspace(workspace)), *_task_runs(workspace)]
     folders = {path.name for path in (workspace.state / "projects").glob("*") if path.is_dir()}
     names = {name for name in folders if re.fullmatch(NAME_PATTERN, name)} | set(workspace.folders())
     for name in sorted(names & {only} if only else names):
@@ -128,9 +125,15 @@ def _closed(workspace: Workspace, state: Path, loop: LoopRecord, lease: Lease, *
 
 def _left(workspace: Workspace, state: Path, loop: LoopRecord | None, cancelled: str) -> Iterator[str]:
     """Clean up what the project's loops left behind; `loop` is the last of them as it was before."""
-    yield from _half_written(state)
+    yield from _removed(half_written.of_project(state, loop.folder if loop else ""))
     if loop and loop.loop_id == cancelled:
         yield from _cancelled_training(workspace, state, loop)
+
+
+def _removed(paths: Iterable[Path]) -> Iterator[str]:
+    for path in paths:
+        discard(path)
+        yield f"{path.name}: half-written; removed"
 
 
 def _delivered(workspace: Workspace) -> Iterator[str]:
@@ -215,45 +218,3 @@ def _orphans(workspace: Workspace) -> Iterator[str]:
             if ours and not processes.is_alive(mark):
                 process.send_signal(signal.SIGKILL)
                 yield f"process {process.pid}: its loop is gone; ended"
-
-
-def _half_written(state: Path) -> Iterator[str]:
-    """Remove half-written files of a project whose lock this process holds.
-
-    Files of loops go at once. Other files, such as reports and labels, may be in use: they go when their writer is
-    gone. A log may be written from another host, whose pids mean nothing here: there only age counts, as in
-    `DeltaLog`.
-    """
-    last = last_loop(state)
-    of_loops = [
-        state / "work",
-        *([Path(last.folder) / "data"] if last else []),
-    ]
-    logs = [state / kind / place for kind in KINDS for place in ("", COMMITS)]
-    logs += [segments_folder(state, kind) for kind in KINDS]
-    files = {path for folder in of_loops for path in folder.rglob(".*.tmp")}
-    files |= {path for path in state.rglob(".*.tmp") if _is_left(path, path.parent not in logs)}
-    for path in sorted(files):
-        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-        yield f"{path.name}: half-written; removed"
-
-
-def _half_cached(workspace: Workspace) -> Iterator[str]:
-    """Remove half-written cache files and databases of dead writers: projects share them, and loops may be running."""
-    for path in sorted([*workspace.cache.rglob(".*.tmp"), *workspace.state.glob(f".{database.FILE}.*.tmp*")]):
-        if not _is_left(path, by_pid=True):
-            continue
-        shutil.rmtree(path, ignore_errors=True) if path.is_dir() else path.unlink(missing_ok=True)
-        yield f"{path.name}: half-written; removed"
-
-
-def _is_left(path: Path, by_pid: bool) -> bool:
-    """Return whether the writer is gone: by the pid in the name, or because the file is older than `STALE_S`."""
-    import psutil
-
-    writer = WRITER.search(path.name)
-    if by_pid and writer and not psutil.pid_exists(int(writer[1])):
-        return True
-    with contextlib.suppress(FileNotFoundError):
-        return time.time() - path.lstat().st_mtime > STALE_S
-    return False

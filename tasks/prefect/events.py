@@ -48,7 +48,6 @@ STORM_S = 10.0
 """Signals of one kind and project that come within this time start one run."""
 BATCH = 50
 TIMEOUT_S = 10.0
-MOST_SENT = 20_000
 WAITING = "waiting"
 _NAMESPACE = uuid.UUID("6c6f6f70-6c69-6e65-8000-6576656e7473")
 
@@ -195,7 +194,6 @@ def _deliver(workspace: Workspace, address: str) -> int:
             if not _post(workspace, address, heard):
                 break
             num_accepted += len(heard)
-    _forget(workspace)
     return num_accepted
 
 
@@ -262,16 +260,3 @@ def posted(event: Event) -> dict[str, Any]:
         },
         "payload": {"text": event.text, "happened": happened, **event.payload},
     }
-
-
-def _forget(workspace: Workspace) -> None:
-    """Delete the oldest of the sent events; a signal that is repeated later is still known by its decision."""
-    from sqlalchemy import func, select
-
-    from tasks.host.tables import events
-
-    conditions = (events.c.state != WAITING, ~events.c.is_open)
-    newest = select(events.c.number).where(*conditions).order_by(events.c.number.desc()).limit(MOST_SENT).subquery()
-    oldest = select(func.min(newest.c.number)).scalar_subquery()
-    with database.writing(workspace.state) as connection:
-        connection.execute(events.delete().where(*conditions, events.c.number < oldest))

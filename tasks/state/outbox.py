@@ -189,22 +189,5 @@ def waiting_loops(workspace_state: Path) -> dict[str, WaitingLoop]:
         return {row.loop_id: WaitingLoop(row.project, row.ended) for row in connection.execute(rows.order_by(ended))}
 
 
-def forget_delivered(state: Path, before: float) -> None:
-    """Remove the lines of the project's loops of which MLflow has had all since `before` (Unix time).
-
-    Raises:
-        StoreError: The database cannot be written.
-    """
-    from sqlalchemy import select
-
-    from tasks.host.tables import deliveries, outbox
-
-    whole = select(deliveries.c.loop_id).where(
-        deliveries.c.project == state.name, deliveries.c.at < before, deliveries.c.loop_id.not_in(undelivered(state))
-    )
-    with database.writing(state.parents[1]) as connection:
-        connection.execute(outbox.delete().where(outbox.c.loop_id.in_(whole)))
-
-
 def _now_ms() -> int:
     return time.time_ns() // 1_000_000

@@ -63,18 +63,6 @@ def test_an_event_that_was_sent_is_not_sent_again_however_often_it_comes(
     assert waiting(workspace) == 0
 
 
-def test_the_oldest_of_the_sent_events_are_forgotten_but_no_open_signal(
-    workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PREFECT_API_URL", receiver.url)
-    monkeypatch.setattr("tasks.prefect.events.MOST_SENT", 3)
-    send(workspace, of_signal("tiny", Signal(id="s1", kind="new_data", at=1e9, reason="3 new rows")))
-    for number in range(5):
-        send(workspace, an_event(number))
-    assert [event["payload"].get("n") for event in stored_events(workspace, "sent")] == [None, 2, 3, 4]
-    assert len(open_signals(workspace)) == 1
-
-
 def test_signals_that_nothing_hears_yet_hold_back_no_other_events(
     workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:

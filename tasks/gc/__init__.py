@@ -1,0 +1,1 @@
+"""What nobody needs any more: it is found by reachability, shown, and removed."""

@@ -1,0 +1,161 @@
+"""Collects the garbage of projects: what there is of each kind, why it is kept, and the removal of the rest.
+
+Nothing is removed of a project whose loop runs. Of another one, this process takes the loop's lock and lease for the
+moment in which it checks that nothing new came, removes the rows and renames the files; the bytes go afterwards.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING
+
+from tasks.gc import half_written, project_files, rows
+from tasks.gc.candidates import GarbageCandidate, Kind, discard, set_aside
+from tasks.gc.snapshot import ProjectRows, Snapshot, stamp_of
+from tasks.host import database
+from tasks.host.leases import Lease
+
+if TYPE_CHECKING:
+    from pathlib import Path
+
+OF_LOOPS = (
+    Kind("step folders", project_files.step_folders),
+    Kind("step records", rows.step_records, rows.withdraw_records),
+    Kind("pages", project_files.pages),
+    Kind("rejected rows", project_files.rejected_rows),
+    Kind("data references", project_files.references),
+    Kind("delivered lines", rows.delivered_lines, rows.withdraw_lines),
+    Kind("event history", rows.past_events, rows.withdraw_events),
+)
+"""What a loop removes of its own project when it ends."""
+KINDS = (
+    *OF_LOOPS,
+    Kind("cached models", project_files.cached_models, remove=project_files.remove_cached),
+    Kind("half-written files", half_written.half_written),
+)
+
+
+@dataclass
+class Collection:
+    """What there is of each kind, and what was removed.
+
+    Args:
+        candidates: By kind.
+        removed: Of each kind: the bytes that were removed.
+        skipped: Why nothing of a project was removed, by project.
+    """
+
+    candidates: dict[str, list[GarbageCandidate]] = field(default_factory=dict)
+    removed: dict[str, int] = field(default_factory=dict)
+    skipped: dict[str, str] = field(default_factory=dict)
+
+
+class Limits:
+    """How long a collection may last and how much it may remove; what is left goes the next time.
+
+    Args:
+        seconds: The time from now on.
+        size: Bytes.
+    """
+
+    def __init__(self, seconds: float = float("inf"), size: float = float("inf")) -> None:
+        self._until, self._size_left = time.monotonic() + seconds, size
+
+    def take(self, size: int) -> bool:
+        """Return whether so many bytes may be removed too."""
+        is_left = size <= self._size_left and time.monotonic() < self._until
+        self._size_left -= size * is_left
+        return is_left
+
+
+def find(snapshot: Snapshot, kinds: Sequence[Kind] = KINDS) -> Collection:
+    """Return what there is of each kind, and why it is kept; nothing is changed."""
+    return Collection({kind.name: list(kind.candidates(snapshot)) for kind in kinds})
+
+
+def remove(
+    snapshot: Snapshot,
+    collection: Collection,
+    alone: Callable[[ProjectRows], contextlib.AbstractContextManager[Lease | None]],
+    limits: Limits,
+    kinds: Sequence[Kind] = KINDS,
+) -> None:
+    """Remove what nothing keeps, as far as the limits allow, and write down what was removed.
+
+    Args:
+        snapshot: The moment at which the candidates were listed.
+        collection: The candidates.
+        alone: Holds a project during its block; None: a loop of it runs.
+        limits: The limits.
+        kinds: The kinds.
+
+    Raises:
+        StoreError: The database cannot be written.
+    """
+    chosen = {
+        kind.name: [
+            candidate
+            for candidate in collection.candidates[kind.name]
+            if not candidate.reason and limits.take(candidate.size)
+        ]
+        for kind in kinds
+    }
+    aside: list[Path] = []
+    gone = {
+        name: [candidate for candidate in candidates if not candidate.project] for name, candidates in chosen.items()
+    }
+    try:
+        _set_aside(gone, aside)
+        for project in snapshot.projects.values():
+            with alone(project) as lease:
+                skipped = _withdrawn(snapshot, project, chosen, lease, kinds, aside, gone)
+            if skipped:
+                collection.skipped[project.name] = skipped
+    finally:
+        for path in aside:
+            discard(path)
+    for kind in kinds:
+        kind.remove(snapshot, gone[kind.name])
+        collection.removed[kind.name] = sum(candidate.size for candidate in gone[kind.name])
+
+
+def _withdrawn(
+    snapshot: Snapshot,
+    project: ProjectRows,
+    chosen: Mapping[str, Sequence[GarbageCandidate]],
+    lease: Lease | None,
+    kinds: Sequence[Kind],
+    aside: list[Path],
+    gone: dict[str, list[GarbageCandidate]],
+) -> str:
+    """Remove a project's rows and rename its files; return why not, or an empty text."""
+    mine = {
+        name: [candidate for candidate in candidates if candidate.project == project.name]
+        for name, candidates in chosen.items()
+    }
+    if not any(mine.values()):
+        return ""
+    if lease is None:
+        return "a loop of it runs"
+    with database.writing(snapshot.workspace.state) as connection:
+        lease.check(connection)
+        if stamp_of(connection, project.name) != project.stamp:
+            return "a loop or a move came meanwhile"
+        for kind in kinds:
+            if mine[kind.name]:
+                kind.withdraw(connection, project.name, mine[kind.name])
+    for name, candidates in mine.items():
+        gone[name] += candidates
+    _set_aside(mine, aside)
+    return ""
+
+
+def _set_aside(chosen: Mapping[str, Sequence[GarbageCandidate]], aside: list[Path]) -> None:
+    for candidate in itertools.chain(*chosen.values()):
+        if candidate.path is not None:
+            with contextlib.suppress(FileNotFoundError):
+                aside.append(set_aside(candidate.path))
