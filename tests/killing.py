@@ -28,7 +28,7 @@ IMPORTED = [
     "pyarrow.parquet",
     "tasks.state.add_labels",
     "tasks.state.ingest_segments",
-    "tasks.state.retention",
+    "tasks.gc.prediction_retention",
     "tests.killing",
 ]
 CLEAN = multiprocessing.get_context("forkserver")

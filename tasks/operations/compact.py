@@ -23,6 +23,7 @@ from pydantic import ValidationError
 from models.errors import LooplineError
 from models.project_spec.blocks import Spec
 from models.project_spec.serve import spec_of_version
+from tasks.gc.prediction_retention import cut_us, forget_old
 from tasks.host import logs as json_lines
 from tasks.host import stores
 from tasks.host.workspace import Workspace
@@ -36,7 +37,6 @@ from tasks.state.delta.delta_log import FEWEST_PARTS
 from tasks.state.delta.shared_log import shared_log
 from tasks.state.ingest_segments import move_held, moving, waits
 from tasks.state.predictions import label_store, prediction_log
-from tasks.state.retention import cut_us, forget_old
 
 PAUSE_S = 5.0
 CARRY_S = 1.5

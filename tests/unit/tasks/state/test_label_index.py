@@ -7,11 +7,11 @@ from typing import Any
 import pyarrow as pa
 import pytest
 
+from tasks.gc.prediction_retention import forget_old
 from tasks.state import label_index
 from tasks.state.add_labels import add_labels
 from tasks.state.delta.delta_log import DeltaLog
 from tasks.state.predictions import label_store, latest_labels
-from tasks.state.retention import forget_old
 
 IDS = pa.chunked_array([["a", "b", "c", "nobody"]])
 

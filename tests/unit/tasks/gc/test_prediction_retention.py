@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pyarrow as pa
 import pytest
 
+from tasks.gc.prediction_retention import DAY_S, cut_us, forget_old
 from tasks.state.feedback import feedback_of
 from tasks.state.predictions import joined, label_store, prediction_log
-from tasks.state.retention import DAY_S, cut_us, forget_old
 from tests.killing import killed_at
 
 TIME = pa.timestamp("us", tz="UTC")
