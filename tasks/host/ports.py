@@ -1,16 +1,27 @@
-"""The ports of the platform's services: the requested ones, else the last ones, else the usual ones, else any."""
+"""The ports of the platform's services: the requested ones, else the last ones, else the usual ones, else any.
+
+Several platforms may start at once, so that a port which is free when it is chosen is taken a moment later. A service
+whose port was taken ends, and is started again at another one (`renewed`).
+"""
 
 from __future__ import annotations
 
 import contextlib
+import os
 import socket
+import stat
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from models.errors import StoreError, UsageError
 from models.files import read_json, write_json
+from tasks.host.locks import held
 
 HIGHEST = 65535
+LOOPBACK = "127.0.0.1"
+BACKLOG = 128
+"""Connections that wait while a server imports what it needs."""
+LOCK_TIMEOUT_S = 10.0
 
 
 def choose(memory: Path, usual: Mapping[str, int], requested: Mapping[str, int]) -> tuple[dict[str, int], list[str]]:
@@ -45,6 +56,53 @@ def choose(memory: Path, usual: Mapping[str, int], requested: Mapping[str, int])
 def taken_ports(chosen: Mapping[str, int]) -> dict[str, int]:
     """Return the ports at which a program listens now."""
     return {name: port for name, port in chosen.items() if not _is_free(port)}
+
+
+def renewed(memory: Path, name: str) -> int | None:
+    """Return a service's stored port, or any free one, stored instead, if another program has taken it since.
+
+    A port that a person requested stays. None: the service has no port.
+
+    Raises:
+        StoreError: The ports cannot be stored.
+    """
+    with held(memory.with_suffix(".lock"), lambda: f"{memory}: another service changes it: try again", LOCK_TIMEOUT_S):
+        stored = read_json(memory)
+        chosen, requested = stored.get("ports", {}), stored.get("requested", {})
+        if name in chosen and name not in requested and not _is_free(chosen[name]):
+            chosen[name] = any_free([], chosen.values())
+            write_json(memory, {"requested": requested, "ports": chosen})
+    port: int | None = chosen.get(name)
+    return port
+
+
+def listening(port: int, *, or_any: bool = False) -> socket.socket:
+    """Return a socket that listens at a port of loopback.
+
+    Args:
+        port: The port.
+        or_any: Listen at any free port if another program has this one.
+
+    Raises:
+        OSError: The port is taken.
+    """
+    try:
+        return socket.create_server((LOOPBACK, port), backlog=BACKLOG)
+    except OSError:
+        if not or_any:
+            raise
+        return socket.create_server((LOOPBACK, 0), backlog=BACKLOG)
+
+
+def listener(port: int) -> socket.socket:
+    """Return the listening socket that this process has as its standard input, as from inetd, else a new one.
+
+    Raises:
+        OSError: The port is taken.
+    """
+    if not stat.S_ISSOCK(os.fstat(0).st_mode):
+        return listening(port)
+    return socket.socket(fileno=os.dup(0))
 
 
 def holder(port: int) -> str:
@@ -89,13 +147,13 @@ def any_free(candidates: Iterable[int | None], but: Iterable[int] = ()) -> int:
     if port := next(fitting, None):
         return port
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.bind((LOOPBACK, 0))
         return int(probe.getsockname()[1])
 
 
 def _is_free(port: int) -> bool:
     with socket.socket() as probe, contextlib.suppress(OSError):
         probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # like the servers: closed connections may linger
-        probe.bind(("127.0.0.1", port))
+        probe.bind((LOOPBACK, port))
         return True
     return False

@@ -12,7 +12,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.host import logs, server_access, stores
+from tasks.host import logs, ports, server_access, stores
 from tasks.host.http_guard import CHALLENGE, bears_secret
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store
@@ -65,7 +65,7 @@ def main() -> None:
     initialize_backend_stores()
     app.add_middleware(SecretMiddleware, secret=server_access.make_secret(workspace))
     logs.to_stderr()
-    uvicorn.run(app, host="127.0.0.1", port=port, log_config=None)
+    uvicorn.Server(uvicorn.Config(app, log_config=None)).run(sockets=[ports.listener(port)])
 
 
 if __name__ == "__main__":

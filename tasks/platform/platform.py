@@ -32,6 +32,9 @@ LOCK_TIMEOUT_S = 180.0
 POLL_S = 0.2
 ANSWER_S = 2.0
 LEAST_FREE_BYTES = 2 << 30
+EARLY = ("prefect", WORKER)
+"""Services that are healthy as soon as they answer. Others must have run for a while: another platform that starts at
+the same time may have been faster at the port, and would answer in their place."""
 
 
 def start(workspace: Workspace, requested: dict[str, int]) -> list[str]:
@@ -91,7 +94,7 @@ def healthy(workspace: Workspace) -> Iterator[ServiceState]:
 
 def is_healthy(workspace: Workspace, service: Service, state: ServiceState) -> bool:
     """Return whether a service passes its health check; for a worker, whether it sent a heartbeat since its start."""
-    if state.state not in ("running", "starting"):
+    if state.state != "running" and (state.state != "starting" or service.name not in EARLY):
         return False
     if service.health:
         return state.url is not None and answers(f"{state.url}{service.health}", ANSWER_S)

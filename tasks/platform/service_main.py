@@ -3,6 +3,9 @@
 An environment variable marks the process and its children. The process first ends what an earlier process of the same
 service left behind, and it dies with supervisord (Linux). Such leftovers are a server's own workers, which survive a
 kill -9 of the server and keep its port, and the flow runs of a killed worker, which nobody monitors.
+
+A service that starts on demand takes 14 MB until somebody connects: this process listens and starts its module then,
+with the listening socket as standard input. The connections wait for it.
 """
 
 from __future__ import annotations
@@ -10,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -17,9 +21,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.parent_death import die_with
+from tasks.host import ports
 from tasks.host.processes import SERVICE
 from tasks.host.workspace import Workspace
-from tasks.platform.services import SERVICES, ports
+from tasks.platform.services import SERVICES
 from tasks.prefect.flow_runs import FLOW_RUN
 
 if TYPE_CHECKING:
@@ -67,7 +72,12 @@ def main() -> None:
     os.environ[SERVICE] = json.dumps({"workspace": str(workspace.root), "service": name})
     end(list(marked(workspace, name)))
     service = next(service for service in SERVICES if service.name == name)
-    command = service.command(workspace, ports(workspace).get(name))
+    port = ports.renewed(workspace.platform / "ports.json", name)
+    if service.is_on_demand and port is not None:
+        with ports.listening(port) as listener:
+            select.select([listener], [], [])
+            os.dup2(listener.fileno(), 0)
+    command = service.command(workspace, port)
     os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - a command of the table
 
 

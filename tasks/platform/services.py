@@ -34,7 +34,7 @@ EXITED = re.compile(r" exited: (\S+) \((.*)\)$")
 
 @dataclass(frozen=True)
 class Service:
-    """A process of the platform; a server also has a port and a health path, which returns 200 when it is up."""
+    """A process of the platform; a server also has a port, and a health path, which returns 200 when it is up."""
 
     name: str
     module: str
@@ -44,6 +44,8 @@ class Service:
     title: str = ""
     is_optional: bool = False
     """Whether the service starts only if a project's spec requires it."""
+    is_on_demand: bool = False
+    """Whether its module starts at the first connection to its port, which waits: most days there is none."""
 
     def command(self, workspace: Workspace, port: int | None) -> list[str]:
         """Return the arguments of `python`."""
@@ -60,9 +62,9 @@ SERVICES = (
         port=4200,
         title="Prefect",
     ),
-    Service("mlflow", "tasks.mlflow.mlflow_server", SERVED, health="/health", port=5000, title="MLflow"),
+    Service("mlflow", "tasks.mlflow.mlflow_server", SERVED, port=5000, title="MLflow", is_on_demand=True),
     Service("overview", "tasks.dashboard", SERVED, health="/health", port=4300, title="Overview"),
-    Service("optuna", "tasks.tools.optuna_page", SERVED, health="/health", port=4301, title="Optuna"),
+    Service("optuna", "tasks.tools.optuna_page", SERVED, port=4301, title="Optuna", is_on_demand=True),
     Service(
         "serve",
         "tasks.serve",

@@ -10,6 +10,7 @@ import contextlib
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import threading
@@ -25,7 +26,7 @@ from models.errors import StoreError
 from models.files import write_json, write_text
 from tasks.host import processes, server_access, stores
 from tasks.host.garbage import collected_aside
-from tasks.host.ports import any_free
+from tasks.host.ports import listening
 from tasks.host.workspace import Workspace
 
 if TYPE_CHECKING:
@@ -208,7 +209,8 @@ def _serve(workspace: Workspace, for_good: bool) -> None:
     lock = filelock.FileLock(folder / OWNER_LOCK, timeout=-1 if for_good else TURN_S)
     lease = PrefectServer(workspace).lease() if for_good else contextlib.nullcontext()
     with lease, contextlib.suppress(filelock.Timeout), lock:  # no lock: another server was first
-        port = _free_port(folder / "port")
+        listener = _listener(folder / "port")
+        port = listener.getsockname()[1]
         os.environ |= {
             **({} if for_good else WITHOUT_CATALOGUE),
             **os.environ,
@@ -218,7 +220,7 @@ def _serve(workspace: Workspace, for_good: bool) -> None:
             **server_access.server_environment(workspace, port),
         }
         write_json(folder / "server.json", {"port": port, "owner": processes.identity()})
-        _run(folder / "leases", port)
+        _run(folder / "leases", listener)
 
 
 class OwnPages:
@@ -247,7 +249,7 @@ class OwnPages:
 
 
 @collected_aside()  # also amid the imports: with a new database the start takes 5.4 instead of 6.6 CPU-s
-def _run(leases: Path, port: int) -> None:
+def _run(leases: Path, listener: socket.socket) -> None:
     """Run Prefect's server on loopback; unlike `prefect server start`, it does not accept every Host header."""
     import uvicorn
     from prefect.server.api.server import create_app
@@ -256,15 +258,15 @@ def _run(leases: Path, port: int) -> None:
 
     # Outside the app: Prefect's automations call the app within the process, with their own Host name.
     config = uvicorn.Config(
-        TrustedHostMiddleware(OwnPages(create_app(final=True), port), allowed_hosts=list(server_access.NAMES)),
-        host="127.0.0.1",
-        port=port,
+        TrustedHostMiddleware(
+            OwnPages(create_app(final=True), listener.getsockname()[1]), allowed_hosts=list(server_access.NAMES)
+        ),
         timeout_keep_alive=PREFECT_SERVER_API_KEEPALIVE_TIMEOUT.value(),
         log_level=PREFECT_SERVER_LOGGING_LEVEL.value().lower(),
     )
     server = uvicorn.Server(config)
     threading.Thread(target=_end_in_time, args=(leases, server), name="loopline-leases", daemon=True).start()
-    server.run()  # after SIGTERM it ends the process by that signal
+    server.run(sockets=[listener])  # after SIGTERM it ends the process by that signal
 
 
 def _end_in_time(leases: Path, server: uvicorn.Server) -> None:
@@ -296,12 +298,15 @@ def _holds(lease: Path) -> bool:
     return processes.is_alive_here(process)
 
 
-def _free_port(memory: Path) -> int:
-    """Return the last used port if it is free, so that bookmarks stay valid; else any free port."""
+def _listener(memory: Path) -> socket.socket:
+    """Listen at the last used port if it is free, so that bookmarks stay valid; else at any free port.
+
+    The server listens before it says where: another workspace's server is never taken for it.
+    """
     port_before = int(memory.read_text()) if memory.exists() and memory.read_text().strip().isdigit() else 0
-    port = any_free([port_before])
-    memory.write_text(str(port))
-    return port
+    listener = listening(port_before, or_any=True)
+    memory.write_text(str(listener.getsockname()[1]))
+    return listener
 
 
 if __name__ == "__main__":

@@ -1,7 +1,5 @@
 """Optuna's dashboard over the workspace's studies: `python -m tasks.tools.optuna_page ROOT --port 4301`.
 
-Optuna and its dashboard are imported at the first request: that takes seconds, and most days there is no request.
-
 The `optuna-dashboard` program would open the journal with its own lock instead of the lock that searches use; here it
 gets the same storage as the searches. The program has no login; here the workspace's secret is required, and foreign
 Host headers are refused (DNS rebinding).
@@ -11,14 +9,14 @@ from __future__ import annotations
 
 import argparse
 import contextlib
-import threading
+import socket
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from socketserver import ThreadingMixIn
 from typing import TYPE_CHECKING, Any
-from wsgiref.simple_server import WSGIRequestHandler, WSGIServer, make_server
+from wsgiref.simple_server import WSGIRequestHandler, WSGIServer
 
-from tasks.host import server_access, stores
+from tasks.host import ports, server_access, stores
 from tasks.host.http_guard import CHALLENGE, AccessRules, bears_secret, is_foreign
 from tasks.host.workspace import Workspace
 
@@ -33,7 +31,17 @@ PLAIN = ("Content-Type", "text/plain")
 
 
 class _Server(ThreadingMixIn, WSGIServer):
+    """Serves an application at a socket that listens."""
+
     daemon_threads = True
+
+    def __init__(self, listener: socket.socket, app: Wsgi) -> None:
+        super().__init__(listener.getsockname(), _Quiet, bind_and_activate=False)
+        self.socket.close()
+        self.socket = listener
+        self.server_name, self.server_port = listener.getsockname()
+        self.setup_environ()
+        self.set_app(app)
 
 
 class _Quiet(WSGIRequestHandler):
@@ -44,7 +52,7 @@ class _Quiet(WSGIRequestHandler):
 def guarded(app: Wsgi, secret: str) -> Wsgi:
     """Refuse foreign Host headers, forms from other sites, and requests without the secret.
 
-    The supervisor's health check at `/health` needs no secret.
+    `/health` needs no secret.
     """
     rules = AccessRules("127.0.0.1", ())
 
@@ -55,26 +63,13 @@ def guarded(app: Wsgi, secret: str) -> Wsgi:
         if not rules.names_us(headers.get("host", "")) or (is_foreign(headers) and not is_looking):
             start("403 Forbidden", [PLAIN])
             return [b"not asked from this page"]
-        if environ["PATH_INFO"] != HEALTH and not bears_secret(headers.get("authorization", ""), secret):
-            start("401 Unauthorized", [PLAIN, ("WWW-Authenticate", CHALLENGE)])
-            return [server_access.MISSING.encode()]
-        return app(environ, start)
-
-    return ask
-
-
-def lazily(make: Callable[[], Wsgi]) -> Wsgi:
-    """Return an application that is created at the first request other than `/health`."""
-    lock, apps = threading.Lock(), list[Wsgi]()
-
-    def ask(environ: dict[str, Any], start: Start) -> Iterable[bytes]:
         if environ["PATH_INFO"] == HEALTH:
             start("200 OK", [PLAIN])
             return [b"ok"]
-        with lock:
-            if not apps:
-                apps.append(make())
-        return apps[0](environ, start)
+        if not bears_secret(headers.get("authorization", ""), secret):
+            start("401 Unauthorized", [PLAIN, ("WWW-Authenticate", CHALLENGE)])
+            return [server_access.MISSING.encode()]
+        return app(environ, start)
 
     return ask
 
@@ -115,8 +110,8 @@ def main() -> None:
     workspace = Workspace(args.root.resolve())
     workspace.make()
     stores.configure(workspace)
-    app = guarded(lazily(lambda: dashboard(workspace)), server_access.make_secret(workspace))
-    with make_server("127.0.0.1", args.port, app, server_class=_Server, handler_class=_Quiet) as server:
+    app = guarded(dashboard(workspace), server_access.make_secret(workspace))
+    with _Server(ports.listener(args.port), app) as server:
         server.serve_forever()
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from models.errors import StoreError, UsageError
-from tasks.host.ports import choose, holder
+from tasks.host.ports import choose, holder, listener, listening, renewed
 
 
 @pytest.fixture
@@ -93,3 +93,38 @@ def test_a_wish_that_cannot_be_is_refused(tmp_path: Path, asked: dict[str, int],
 
 def test_a_port_that_nobody_has_is_another_programs() -> None:
     assert holder(free()) == "another program"
+
+
+def test_a_service_whose_port_was_taken_meanwhile_gets_another_and_keeps_what_a_person_wants(
+    tmp_path: Path, taken: int
+) -> None:
+    memory = tmp_path / "ports.json"
+    stored = {"requested": {"overview": taken}, "ports": {"mlflow": taken, "overview": taken, "optuna": free()}}
+    memory.write_text(json.dumps(stored))
+    port = renewed(memory, "mlflow")
+    assert port not in (None, taken)
+    assert renewed(memory, "overview") == taken
+    assert renewed(memory, "optuna") == stored["ports"]["optuna"]
+    assert renewed(memory, "worker") is None
+    assert json.loads(memory.read_text())["ports"] == {**stored["ports"], "mlflow": port}
+
+
+def test_of_those_that_start_at_once_one_gets_the_port_and_the_others_one_of_their_own(taken: int) -> None:
+    with listening(taken, or_any=True) as first, listening(taken, or_any=True) as second:
+        assert len({taken, first.getsockname()[1], second.getsockname()[1]}) == 3
+    with pytest.raises(OSError, match="in use"):
+        listening(taken)
+
+
+def test_a_socket_that_listens_is_taken_over_from_standard_input() -> None:
+    before = os.dup(0)
+    try:
+        with listening(free()) as waiting:
+            os.dup2(waiting.fileno(), 0)
+        with listener(1) as inherited, socket.create_connection(waiting_at := inherited.getsockname(), timeout=5):
+            accepted, _ = inherited.accept()
+            accepted.close()
+        assert waiting_at[0] == "127.0.0.1"
+    finally:
+        os.dup2(before, 0)
+        os.close(before)

@@ -4,14 +4,19 @@ import json
 import os
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from collections.abc import Iterator
 
 import psutil
 import pytest
 
+from models.files import write_json, write_text
+from tasks.host import ports
 from tasks.host.processes import SERVICE
-from tasks.host.workspace import Workspace
-from tasks.platform.service_main import end, marked
+from tasks.host.workspace import CLONE, Workspace
+from tasks.platform.service_main import PID_FILE, end, marked
+from tests.running import eventually
 
 SLEEP = "import time; print(flush=True); time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"
@@ -47,3 +52,21 @@ def test_ending_takes_those_that_do_not_listen_too(workspace: Workspace, two: li
     assert set(ended) == {one.pid for one in two}
     assert not any(psutil.pid_exists(one.pid) for one in two)
     assert list(marked(workspace)) == []
+
+
+def test_a_service_on_demand_starts_at_the_first_connection_which_waits(workspace: Workspace) -> None:
+    port = ports.any_free([])
+    write_json(workspace.platform / "ports.json", {"requested": {}, "ports": {"optuna": port}})
+    write_text(workspace.platform / PID_FILE, str(os.getpid()))
+    command = [sys.executable, "-m", "tasks.platform.service_main", str(workspace.root), "optuna"]
+    process = subprocess.Popen(command, cwd=CLONE)
+    try:
+        eventually(lambda: ports.taken_ports({"optuna": port}))
+        waiting = psutil.Process(process.pid)
+        assert "tasks.platform.service_main" in waiting.cmdline()
+        with pytest.raises(urllib.error.HTTPError, match="401"):
+            urllib.request.urlopen(f"http://127.0.0.1:{port}/", timeout=60)
+        assert "tasks.tools.optuna_page" in waiting.cmdline()
+    finally:
+        process.kill()
+        process.wait()

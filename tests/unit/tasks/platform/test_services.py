@@ -24,7 +24,7 @@ LOG = """\
 @pytest.mark.parametrize("service", SERVICES, ids=lambda service: service.name)
 def test_each_service_is_a_module_that_is_there(service) -> None:  # type: ignore[no-untyped-def]
     assert importlib.util.find_spec(service.module)
-    assert (service.health is None) == (service.port is None)
+    assert (service.health is None) == (service.port is None or service.is_on_demand)
     command = service.command(Workspace(Path("/w")), 4321)
     assert "/w" in command
     assert not any("{" in word for word in command)

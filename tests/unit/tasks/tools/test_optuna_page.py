@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tasks.tools.optuna_page import by_name, guarded, lazily
+from tasks.tools.optuna_page import by_name, guarded
 
 SECRET = "loopline:the-secret"
 BASIC = "Basic bG9vcGxpbmU6dGhlLXNlY3JldA=="
@@ -56,17 +56,3 @@ def test_a_study_is_found_by_its_name(path: str, place: str) -> None:
     assert list(app({"PATH_INFO": as_wsgi}, lambda status, headers: said.append((status, dict(headers))))) == []
     assert said == [("302 Found", {"Location": place})]
     assert list(app({"PATH_INFO": "/dashboard/"}, lambda *_: None)) == [b"page"]
-
-
-def test_the_dashboard_is_made_once_and_not_to_say_that_all_is_well() -> None:
-    made: list[str] = []
-
-    def make() -> Any:
-        made.append("dashboard")
-        return lambda environ, start: [b"page"]
-
-    app = lazily(make)
-    assert list(app({"PATH_INFO": "/health"}, lambda *_: None)) == [b"ok"]
-    assert made == []
-    assert [list(app({"PATH_INFO": "/"}, lambda *_: None)) for _ in range(2)] == [[b"page"]] * 2
-    assert made == ["dashboard"]
