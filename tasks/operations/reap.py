@@ -37,8 +37,7 @@ from tasks.loop.lifecycle import intent_of
 from tasks.loop.outcome import conclude_killed
 from tasks.loop.runners import dead_runners, remove_runners
 from tasks.mlflow.delivery import MlflowExporter
-from tasks.prefect.crashed_runs import crash_runs
-from tasks.prefect.flow_runs import close_task_runs, ended_with_open_tasks, is_run_cancelled
+from tasks.prefect.flow_runs import close_task_runs, crash_runs, ended_with_open_tasks, is_run_cancelled
 from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
 from tasks.ranks.launcher import cancel_left
@@ -182,17 +181,17 @@ def _studies(workspace: Workspace, state: Path, lease: Lease) -> Iterator[str]:
 
 
 def _flow_runs(state: Path) -> Iterator[str]:
-    """Mark the Prefect runs of dead processes as Crashed."""
-    dead = dead_runners(state)
-    if not dead or not os.environ.get("PREFECT_API_URL"):
+    """Mark the Prefect runs of dead processes as Crashed; while the server is away their notes stay."""
+    api, dead = os.environ.get("PREFECT_API_URL"), dead_runners(state)
+    if not dead or not api:
         return
-    crashed: list[str] = []
-    for number, runs in crash_runs(dead):
-        for identity, name in runs:
-            crashed.append(identity)
-            yield f"{name}: marked as Crashed in Prefect"
-        remove_runners(state, [number])
-    yield from close_task_runs(os.environ["PREFECT_API_URL"], crashed)
+    try:
+        crashed = crash_runs(api, {*dead.values()})
+        yield from (f"{run['name']}: marked as Crashed in Prefect" for run in crashed)
+        remove_runners(state, dead)
+        yield from close_task_runs(api, [run["id"] for run in crashed])
+    except StoreError as error:
+        yield f"{state.name}: runs of ended processes still wait for Prefect: {error}"
 
 
 def _task_runs(workspace: Workspace) -> Iterator[str]:

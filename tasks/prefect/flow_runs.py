@@ -16,6 +16,7 @@ from collections.abc import Collection, Iterator
 from datetime import UTC, datetime, timedelta
 from http import HTTPStatus
 from typing import Any
+from uuid import UUID
 
 from models.errors import StoreError
 from tasks.host import http_client
@@ -218,6 +219,28 @@ def begin_again(api: str, pool: str, now: float) -> list[str]:
         state = _in_its_turn(run, "it crashed before it started: it is scheduled again")
         ask(api, f"flow_runs/{run['id']}/set_state", {"state": state, "force": True})
     return [f"{run['name']}: it crashed before it started: it is scheduled again" for run in lost]
+
+
+def crash_runs(api: str, lost: Collection[UUID | str]) -> list[dict[str, Any]]:
+    """Mark the open runs of dead processes as Crashed; return them. Prefect does it for runs of its workers alone.
+
+    Args:
+        api: The server's API.
+        lost: The id of a dead process's flow run, or the tag of all runs that it began.
+
+    Raises:
+        StoreError: The server does not answer.
+    """
+    ids = [str(which) for which in lost if isinstance(which, UUID)]
+    filters: list[dict[str, Any]] = [{"tags": {"all_": [tag]}} for tag in lost if not isinstance(tag, UUID)]
+    filters += [{"id": {"any_": ids}}] if ids else []
+    is_open = {"state": {"type": {"not_any_": ENDED}}}
+    runs = [run for which in filters for run in all_runs(api, {"flow_runs": {**which, **is_open}})]
+    state = {"type": "CRASHED", "name": "Crashed", "message": "its process was killed"}
+    crashed = [run for run in runs if run["deployment_id"] is None]
+    for run in crashed:
+        ask(api, f"flow_runs/{run['id']}/set_state", {"state": state, "force": True})
+    return crashed
 
 
 def close_task_runs(api: str, ended: list[str]) -> list[str]:

@@ -65,7 +65,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/release/smoke_test.py": "tests/integration/test_releases.py: a process of its own",
     "tasks/loop/champion.py": "tests/integration/test_registry.py: needs a registry",
     "tasks/mlflow/onnx_model.py": "tests/integration/test_loop.py: needs an exported model",
-    "tasks/prefect/crashed_runs.py": "tests/integration/test_reaping.py: needs a server and its runs",
     "models/sources/source.py": "tests/unit/models/sources/test_schemes.py: the terms of that table",
     "models/inputs/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
     "models/inputs/numeric/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
