@@ -27,8 +27,8 @@ cluster-kubernetes: setup  ## training and flow runs in pods of a real Kubernete
 	$(BIN)/python -m pytest -n 0 -rs tests/cluster/test_kubernetes.py tests/cluster/test_pods.py
 
 soak: SEED := $(SEED)
-soak: setup  ## what draws at random, with another seed each time; SEED=N draws the same again
-	FAULT_SEED=$(SEED) $(BIN)/python -m pytest -m "soak or hypothesis" --hypothesis-seed=$(SEED) $(TESTS)
+soak: setup  ## what draws at random, with another seed each time; SEED=N draws the same again; MINUTES of stopped processes
+	FAULT_SEED=$(SEED) SOAK_MINUTES=$(or $(MINUTES),10) SOAK_ROUND=$(or $(ROUND),0) $(BIN)/python -m pytest -m "soak or hypothesis" --hypothesis-seed=$(SEED) $(TESTS)
 
 check: setup  ## everything that must be clean before a change lands
 	$(MAKE) --no-print-directory --jobs 2 --output-sync lint contract

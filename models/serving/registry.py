@@ -22,9 +22,10 @@ JUDGED_BEST = "loopline.judged_best"
 BEST = "loopline.best"
 """The tag with the identity of the version that stays the best champion so far while this one serves; empty: itself."""
 UNRECORDED = "loopline.unrecorded"
-"""The tag of a version in MLflow that the state database does not name: its process was killed, or lost its lease.
+"""The tag of a version or run in MLflow that the state database does not name: its process was killed or paused.
 
-A version bears it from its first moment until its row is written. It is never served.
+A version bears it from its first moment until its row is written. It is never served. A run bears it if another process
+has delivered the loop's lines meanwhile, into a run of its own.
 """
 
 

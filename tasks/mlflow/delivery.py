@@ -11,8 +11,9 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import StoreError, one_line
-from tasks.host import stores
+from models.errors import LeaseLostError, StoreError, one_line
+from models.serving.registry import UNRECORDED
+from tasks.host import processes, stores
 from tasks.host.carrying import WAIT_S, carrying
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store, registry_reader
@@ -71,7 +72,19 @@ class MlflowExporter:
                         lines.values(), key=lambda line: (line["op"], line["run"])
                     ):
                         self._carry(store, experiment, op, run, list(group))
-                set_delivered(self._state, self._loop_id, Delivered(max(lines), self._runs), lease)
+                try:
+                    set_delivered(self._state, self._loop_id, Delivered(max(lines), self._runs), lease)
+                except LeaseLostError:
+                    self._mark_unrecorded(store)
+                    raise
+
+    def _mark_unrecorded(self, store: MlflowClient) -> None:
+        """Tag the runs that this process made while it was paused and another one delivered into runs of its own."""
+        recorded = delivered(self._state, self._loop_id).runs
+        with reaching_store():
+            for run, run_id in self._runs.items():
+                if recorded.get(run, run_id) != run_id:
+                    store.set_tag(run_id, UNRECORDED, "{host}:{pid}".format(**processes.identity()))
 
     def _carry(self, store: MlflowClient, experiment: str, op: str, run: str, lines: list[dict[str, Any]]) -> None:
         if op == "run":

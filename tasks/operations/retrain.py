@@ -44,7 +44,9 @@ def weigh(project: Project, signal: Signal, flow_run: str) -> Decision:
     if spec.retrain.min_new_labels:
         past = past.model_copy(update={"new_labels": past.new_labels + _new_rows(project, spec, now)})
     decision = decide(spec.retrain, signal, past, now).model_copy(update={"flow_run": flow_run})
-    return decision if signal.id in past.signals else _recorded(project, spec.name, decision, None)
+    if signal.id in past.signals:  # perhaps by this run, which goes on on two machines
+        return decisions.of_flow_run(state, flow_run) or decision
+    return _recorded(project, spec.name, decision, None)
 
 
 def answered(project: Project, question: Decision, approved: bool, person: str, comment: str = "") -> Decision:

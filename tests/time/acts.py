@@ -30,7 +30,7 @@ from tasks.operations.reap import reap
 from tasks.operations.retrain import weigh
 from tasks.state.outbox import LOOP_RUN, Outbox
 from tasks.state.step_records import StepRecords
-from tasks.tools.optuna_study import ask, name_study, open_study
+from tasks.tools.optuna_study import ask, name_study, open_study, tell
 from tests.loop_steps import STEPS
 from tests.time.pausing import pause
 
@@ -46,6 +46,7 @@ def loop_lease(workspace: Workspace) -> Iterator[tuple[Path, Lease]]:
     state = workspace.state / "projects" / PROJECT
     state.mkdir(parents=True, exist_ok=True)
     with leased(workspace.state, lease_of(state)) as lease:
+        print(f"epoch {lease.epoch}", flush=True)
         yield state, lease
 
 
@@ -149,13 +150,13 @@ def draw_trial(workspace: Workspace, state: Path, lease: Lease) -> tuple[Study, 
     return study, ask(study, search, {}, 0, 0)
 
 
-def finish_loop(workspace: Workspace, amid: Callable[[], object]) -> None:
+def finish_loop(workspace: Workspace, amid: Callable[[], object] = lambda: None) -> None:
     """Go on with the loop of another process, to its end; call `amid` during a trial."""
 
     def act(state: Path, lease: Lease) -> None:
         study, trial = draw_trial(workspace, state, lease)
         amid()
-        study.tell(trial, 1.0)
+        tell(study, trial, 1.0, "COMPLETE")
         Outbox(state, LOOP, lease).end_run(LOOP_RUN, "FINISHED")
         save_loop(state, LoopRecord(LOOP, "finished"), lease)
         record_loop(state, PastLoop(loop_id=LOOP, began=1.0, ended=2.0, outcome="kept"), lease)

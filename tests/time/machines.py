@@ -91,7 +91,7 @@ class Process:
         os.close(prints)
         self._printed = os.fdopen(printed)
         self.lines: list[str] = []
-        self._pid = int(self._printed.readline())
+        self._handle = os.pidfd_open(int(self._printed.readline()))  # its pid may be another's once it has ended
 
     def wait_at(self, point: Point) -> None:
         """Wait until it comes to the point, and stop all its threads there."""
@@ -108,13 +108,13 @@ class Process:
 
     def stop(self) -> None:
         """Stop it and all its threads, as a laptop's lid or a moved virtual machine does."""
-        os.kill(self._pid, signal.SIGSTOP)
+        self._send(signal.SIGSTOP)
 
     def go_on(self) -> None:
         """Let it go on from its point."""
         with contextlib.suppress(BrokenPipeError):
             os.write(self._answers, b"\n")
-        os.kill(self._pid, signal.SIGCONT)
+        self._send(signal.SIGCONT)
 
     def ended(self) -> list[str]:
         """Let it go on, wait for its end, and return all that it printed."""
@@ -125,12 +125,16 @@ class Process:
 
     def close(self) -> None:
         """Kill it, if it has not ended."""
-        with contextlib.suppress(ProcessLookupError):
-            os.kill(self._pid, signal.SIGKILL)
+        self._send(signal.SIGKILL)
         self._process.kill()
         self._process.wait(60)
         self._printed.close()
         os.close(self._answers)
+        os.close(self._handle)
+
+    def _send(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError):  # it has ended
+            signal.pidfd_send_signal(self._handle, number)
 
 
 def _clock(ahead_s: float) -> dict[str, str]:

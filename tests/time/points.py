@@ -65,6 +65,7 @@ PROMOTE = Point(
 TRIAL = _confirmed("tasks/steps/search.py", "_Search._one")
 JUDGE = _checked("tasks/mlflow/registry.py", "Registry.judge")
 CREATE = Point("tasks/mlflow/registry.py", "Registry.create", "", "mlflow:MlflowClient.create_model_version", "before")
+DELIVER = Point("tasks/mlflow/delivery.py", "MlflowExporter._begin", "", "mlflow:MlflowClient.create_run", "before")
 END = _confirmed("tasks/loop/lifecycle.py", "_end")
 UPLOAD = _confirmed("tasks/loop/job_uploads.py", "_Uploader._upload")
 FORGET = _passed_over(
@@ -100,6 +101,7 @@ TAKEN_OVER = _passed_over(
     "a carrier asks it after CARRY, where a test pauses it",
 )
 DELIVERED = _checked("tasks/state/outbox.py", "set_delivered")
+WEIGH = Point("tasks/operations/retrain.py", "weigh", "", "tasks.host.database:current_time", "after")
 DECIDE = Point("tasks/loop/decisions.py", "record_next", "", WRITTEN, "before")
 CARRY_AGAIN = _passed_over(
     "tasks/mlflow/carrier.py", "Carrier.carry", "leased", "the carrier that CARRY pauses comes here when it goes on"
@@ -108,7 +110,7 @@ CLUSTER_JOB = _passed_over(
     "tasks/loop/jobs.py",
     "job_owner",
     "confirm",
-    "it hands the question on: the launcher's unit tests lose the lease before each act on a job",
+    "it hands the question on: the launcher's unit tests lose the lease before each act on a job, and after the check",
 )
 HANDED_ON = _passed_over(
     "tasks/loop/loop.py", "Loop.confirm", "confirm", "it hands the question on: the steps that ask are points"

@@ -27,13 +27,18 @@ pytestmark = [
 @pytest.fixture
 def registered(tracked: Workspace) -> Workspace:
     """A workspace with three versions, the first of them the champion."""
+    register_three(tracked)
+    return tracked
+
+
+def register_three(workspace: Workspace) -> None:
+    """Register three versions, and promote the first."""
     store = client()
     run = store.create_run(store.create_experiment(PROJECT)).info.run_id
-    registry = open_registry(tracked, PROJECT)
+    registry = open_registry(workspace, PROJECT)
     for key in "123":
-        registry.create(key, f"file://{tracked.root}/{key}", run, None, {}, "")
+        registry.create(key, f"file://{workspace.root}/{key}", run, None, {}, "")
     registry.promote("1", None, reason="the first")
-    return tracked
 
 
 def changes(workspace: Workspace) -> list[tuple[str | None, str | None]]:

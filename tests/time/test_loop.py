@@ -22,7 +22,7 @@ from tests.stored_events import stored_events
 from tests.time import acts
 from tests.time.acts import PROJECT
 from tests.time.machines import Elsewhere
-from tests.time.points import DECIDE, ENDED, LINE, LOOP, RECORD, STEP, Point
+from tests.time.points import DECIDE, ENDED, LINE, LOOP, RECORD, STEP, WEIGH, Point
 
 pytestmark = [
     pytest.mark.fault,
@@ -50,13 +50,14 @@ def marks(workspace: Workspace) -> list[str]:
     return [*steps, *ends, *lines, *(record.digest for record in records)]
 
 
+@pytest.mark.parametrize("point", [WEIGH, DECIDE], ids=["before it reads the past", "before it records"])
 def test_a_flow_run_that_goes_on_on_two_machines_decides_once(
-    shared: Workspace, elsewhere: Elsewhere, make_project: MakeProject
+    shared: Workspace, elsewhere: Elsewhere, make_project: MakeProject, point: Point
 ) -> None:
     machine, project = elsewhere("paused"), make_project(PROJECT)
     shutil.copytree(project.folder, machine.home / "projects" / PROJECT)
-    with machine.process("decide", DECIDE, arguments={"flow_run": "r1"}) as paused:
-        paused.wait_at(DECIDE)
+    with machine.process("decide", point, arguments={"flow_run": "r1"}) as paused:
+        paused.wait_at(point)
         acts.decide(shared, "r1")
         note = paused.ended()[-2]
     (decision,) = decisions.read(project.state(PROJECT))

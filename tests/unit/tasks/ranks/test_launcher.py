@@ -13,6 +13,7 @@ from tasks.ranks.launcher import (
     JobLostError,
     JobOwner,
     SchedulerAwayError,
+    StoppedWaitingError,
     key_of_folder,
     name_of,
     seconds_of,
@@ -132,6 +133,25 @@ def test_who_lost_the_loop_leaves_the_job_to_the_next(make_job, act):
     assert engine.submitted + engine.cancelled == []
     assert not (job.folder / STOP_FILE).exists()
     assert any("is not cancelled: taken over" in line for line in said) == (act == "cancel")
+
+
+def test_who_was_paused_before_it_submits_attaches_to_the_job_of_the_next(make_job):
+    """An engine has one job of a name, or runs one at a time: the pause comes between the check and the act."""
+    job, names = make_job(arguments={"hidden": 8}), set()
+
+    class NamedEngine(Engine):
+        def submit(self, key, job, shape):
+            names.add(name_of(key))
+            return super().submit(key, job, shape)
+
+    engine, next_one = NamedEngine("ended", "running", finishing(job)), NamedEngine("ended", "running", "running")
+
+    def pause():
+        with pytest.raises(StoppedWaitingError):
+            train_at(next_one, job, OWNER, is_stopped=lambda: bool(next_one.submitted))
+
+    assert train_at(engine, job, JobOwner(OWNER.workspace, pause)).epochs
+    assert (len(engine.submitted), len(next_one.submitted), len(names)) == (1, 1, 1)
 
 
 def test_a_job_that_is_being_cancelled_is_not_attached_to(make_job):
