@@ -1,5 +1,6 @@
 """The lease and the server's watch, without a server; the server itself is tests/integration's."""
 
+import contextlib
 import json
 import os
 import shutil
@@ -181,7 +182,13 @@ def test_a_server_that_does_not_come_names_its_log(workspace: Workspace, monkeyp
 
 def test_the_port_of_last_time_is_taken_again(tmp_path: Path) -> None:
     memory = tmp_path / "port"
-    port = prefect_server._free_port(memory)
-    assert prefect_server._free_port(memory) == port
+    with contextlib.closing(prefect_server._listener(memory)) as first:
+        port = first.getsockname()[1]
+        with contextlib.closing(prefect_server._listener(memory)) as beside:
+            assert beside.getsockname()[1] != port, "another platform has it"
+    memory.write_text(str(port))
+    with contextlib.closing(prefect_server._listener(memory)) as again:
+        assert again.getsockname()[1] == port
     memory.write_text("not a port")
-    assert prefect_server._free_port(memory) > 0
+    with contextlib.closing(prefect_server._listener(memory)) as other:
+        assert other.getsockname()[1] > 0
