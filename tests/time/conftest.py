@@ -21,7 +21,7 @@ from tests.time.machines import Elsewhere, Machine
 _names = (f"state{number}" for number in itertools.count())
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     with postgres_server() as own:
         database.make_tables(normalised(STATE_URL, new_database(own.address, "template")))
