@@ -127,4 +127,22 @@ OFFLINE_RUNS = _passed_over(
     "leased",
     "a run that two machines schedule again is one run, and only one of its processes gets the loop's lease",
 )
+GARBAGE = _passed_over(
+    "tasks/operations/collect_garbage.py",
+    "delete",
+    "leased",
+    "two collections at once remove the same: each asks for the project's lease where it removes",
+)
+GARBAGE_PROJECT = _passed_over(
+    "tasks/operations/collect_garbage.py",
+    "_alone",
+    "leased",
+    "the act of the collection that holds this lease is GARBAGE_ROWS",
+)
+GARBAGE_ROWS = _passed_over(
+    "tasks/gc/collect.py",
+    "_withdrawn",
+    "check",
+    "its transaction also looks whether anything came since it listed: its unit tests let a loop come there",
+)
 POINTS = tuple(value for value in list(vars().values()) if isinstance(value, Point))
