@@ -82,6 +82,7 @@ def _plain_project(project: ProjectFacts) -> dict[str, Any]:
         "began": project.loop.began,
         "failure": project.loop.failure or None,
         "registry": project.registry or None,
+        "mlflow": project.mlflow or None,
         "champion": champion.number if champion else None,
         "champion_metric": champion.metric if champion else None,
         "champion_since": move.at if move else None,
@@ -120,6 +121,8 @@ def _lines(project: ProjectFacts, now: float, *, at_length: bool) -> list[tuple[
         ("champion", _champion(project, now)),
         ("last loop", f"{project.loop.state}{step}{began}"),
     ]
+    if project.mlflow:
+        lines.append(("MLflow", f"does not follow: {project.mlflow}"))
     if project.loop.decision and project.loop.reasons:
         lines.append(("verdict", f"{project.loop.decision}: {project.loop.reasons[0]}"))
     window = measured(project)

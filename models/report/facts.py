@@ -110,6 +110,7 @@ class ProjectFacts(FrozenModel):
     description: str = ""
     error: str | None = Field(None, description="Why its spec or stores could not be read; the rest is then empty.")
     registry: str = Field("", description="Why the registry cannot be read: champion and challenger are not known.")
+    mlflow: str = Field("", description="Why MLflow does not follow the moves of its champion; empty: it does.")
     light: TrafficLight = TrafficLight(colour="amber", reasons=["nothing is known yet"])
     champion: RegisteredVersion | None = None
     challenger: RegisteredVersion | None = None

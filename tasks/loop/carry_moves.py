@@ -7,17 +7,14 @@ with 1 if MLflow does not follow. The compactor starts it when rows wait, or whe
 from __future__ import annotations
 
 import contextlib
-import json
 import os
 import sys
 import time
-import urllib.parse
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 
-from models.errors import GateRefused, LooplineError, StoreError
+from models.errors import GateRefused, LooplineError
 from models.serving.registry_comparison import RegistryState, differs
 from tasks.host import database, stores
 from tasks.host.workspace import Workspace
@@ -86,14 +83,9 @@ def moved_in_mlflow(workspace: Workspace) -> list[str]:
 
 
 def _models() -> Iterator[tuple[str, RegistryState]]:
-    uri, token = os.environ["MLFLOW_TRACKING_URI"].rstrip("/"), ""
+    token = ""
     while True:
-        query = urllib.parse.urlencode({"max_results": PAGE, "page_token": token})
-        try:
-            with registry_reader.opened(f"{uri}/api/2.0/mlflow/registered-models/search?{query}") as answer:
-                page: dict[str, Any] = json.load(answer)
-        except (OSError, ValueError) as error:
-            raise StoreError(f"the registry at {uri} cannot be searched ({error}): start the server") from error
+        page = registry_reader.rest("registered-models/search", {"max_results": PAGE, "page_token": token}) or {}
         for model in page.get("registered_models", []):
             aliases = {pair["alias"]: str(pair["version"]) for pair in model.get("aliases", [])}
             tags = {pair["key"]: pair.get("value", "") for pair in model.get("tags", [])}

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import os
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -37,7 +36,6 @@ from models.serving.registry_comparison import (
 from tasks.host import database
 from tasks.host.carrying import WAIT_S, carrying
 from tasks.host.leases import Lease, leased, void_leases
-from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
 from tasks.mlflow.client import client, matches, reaching_store
 from tasks.mlflow.stored_versions import read_all
@@ -377,13 +375,7 @@ class Carrier:
 
     def _note(self, error: StoreError) -> None:
         """Keep why MLflow does not follow, for `status` and `doctor`."""
-        where = without_password(os.environ["MLFLOW_TRACKING_URI"])
         self.trouble = str(error)
-        if getattr(error.__cause__, "error_code", "") == "PERMISSION_DENIED":
-            self.trouble = (
-                f"{where}: this account may not change the registered model {self.model}: give it MLflow's permission "
-                "MANAGE on the model"
-            )
         with contextlib.suppress(StoreError):
             self._save(trouble=self.trouble)
 

@@ -37,6 +37,12 @@ def client() -> MlflowClient:
         return MlflowClient()
 
 
+REFUSED = {
+    401: "it does not know the account: correct MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
+    "MLFLOW_TRACKING_TOKEN",
+    403: "this account lacks a permission: give it MANAGE on the project's registered model and experiment",
+}
+"""What to do where MLflow's server refuses an account, by the status of its answer."""
 _UNREACHABLE = {
     "MlflowException",
     "ConnectionError",
@@ -60,6 +66,9 @@ def reaching_store() -> Iterator[None]:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if kinds & _UNREACHABLE:
             where = os.environ.get("MLFLOW_TRACKING_URI", "")
+            status = getattr(error, "get_http_status_code", int)()  # MLflow's own errors have it
+            if refused := REFUSED.get(status):
+                raise StoreError(f"{without_password(where)}: {refused} ({one_line(error)})") from error
             cure = sqlite_files.cure(error, "put it back from a copy") if stores.is_embedded(where) else None
             raise StoreError(
                 f"the tracking store {without_password(where)} cannot be used: {cure or one_line(error)}. What is not "

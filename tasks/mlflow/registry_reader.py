@@ -27,7 +27,7 @@ from tasks.host import database, http_client, sqlite_files, stores
 from tasks.host.http_client import is_same_server
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
-from tasks.mlflow.client import client, reaching_store
+from tasks.mlflow.client import REFUSED, client, reaching_store
 from tasks.state import registered_models
 from tasks.state.champion_moves import named_version, named_versions
 from tasks.state.step_records import StepRecords
@@ -141,6 +141,18 @@ def registered(model: str) -> RegisteredModel:
     return RegisteredModel(aliases, _tags(fields))
 
 
+def check() -> None:
+    """Ask the registry for anything, which every account may do.
+
+    Raises:
+        StoreError: The registry is unavailable, or does not know the account.
+    """
+    if _is_server(os.environ["MLFLOW_TRACKING_URI"]):
+        rest("registered-models/search", {"max_results": 1})
+    else:
+        aliased("")
+
+
 def aliased(model: str, alias: str = "champion") -> RegisteredVersion | None:
     """Return the version that `alias` points at, or None if there is no such model or alias.
 
@@ -231,11 +243,11 @@ def _ask(endpoint: str, **query: str) -> dict[str, Any] | None:
     if _is_server(uri):
         shared: _Reading | None = getattr(_thread, "reading", None)
         if shared is None:
-            return _get(uri, endpoint, query)
+            return rest(endpoint, query)
         if shared.away:
             raise shared.away
         try:
-            return _get(uri, endpoint, query)
+            return rest(endpoint, query)
         except StoreError as error:
             shared.away = error
             raise
@@ -264,16 +276,21 @@ def _from_file(path: Path, endpoint: str, query: Mapping[str, str]) -> dict[str,
     return dict(json.loads(row[0])) if row else None
 
 
-def _get(uri: str, endpoint: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+def rest(endpoint: str, query: Mapping[str, Any]) -> dict[str, Any] | None:
+    """Return the answer of an endpoint of MLflow's server; None if nothing is there.
+
+    Raises:
+        StoreError: The server is away, or refuses the account.
+    """
+    uri = os.environ["MLFLOW_TRACKING_URI"]
     try:
         with opened(f"{uri.rstrip('/')}/api/2.0/mlflow/{endpoint}?{urllib.parse.urlencode(query)}") as answer:
             return dict(json.load(answer))
     except urllib.error.HTTPError as error:
         if error.code in (400, 404):
             return None
-        raise StoreError(
-            f"the registry at {uri} answered {error.code}: look at its log, or correct MLFLOW_TRACKING_URI"
-        ) from error
+        cure = REFUSED.get(error.code, "look at its log, or correct MLFLOW_TRACKING_URI")
+        raise StoreError(f"the registry at {uri} answered {error.code}: {cure}") from error
     except (OSError, ValueError) as error:
         raise StoreError(
             f"the registry at {uri} cannot be reached ({error}): start the server, or correct MLFLOW_TRACKING_URI"

@@ -178,12 +178,12 @@ def _tools(_: Workspace) -> Finding:
 
 
 def _tracking(workspace: Workspace) -> Finding:
-    from tasks.mlflow.registry_reader import aliased
+    from tasks.mlflow import registry_reader
 
     uri = stores.environment(workspace)["MLFLOW_TRACKING_URI"]
     where = "embedded (SQLite in .loopline/)" if stores.is_embedded(uri) else "a server or database elsewhere"
     try:
-        aliased("loopline-doctor")
+        registry_reader.check()
     except LooplineError as error:
         return Finding("tracking", "warn", str(error), "loops continue; logs are delivered when it is back")
     return Finding("tracking", "ok", where)

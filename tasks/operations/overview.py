@@ -21,6 +21,7 @@ from models.report import facts
 from models.report.data import drifting, failing
 from models.report.light import light, workspace_light
 from models.serving.registry import ChampionMove, RegisteredVersion
+from models.serving.registry_comparison import Projection
 from models.serving.releases import release_of
 from models.training.search_space import shown
 from models.triggers.signal import EXPLAINED, Decision, Kind, Outcome, PastLoop, Signal
@@ -35,7 +36,7 @@ from tasks.operations.spec_cache import current_spec, current_specs
 from tasks.platform import open_signals
 from tasks.platform.report_pages import known_pages, loop_pages
 from tasks.platform.services import ServiceState, services_of
-from tasks.state import findings, shared_files
+from tasks.state import findings, registered_models, shared_files
 from tasks.state.champion_moves import newest_moves
 from tasks.state.step_records import latest_records, newest_records
 from tasks.state.store_sizes import measured
@@ -120,6 +121,7 @@ class _Rows(NamedTuple):
     decisions: Mapping[str, list[Decision]]
     undecided: Mapping[str, list[Signal]]
     moves: Mapping[str, list[ChampionMove]]
+    projections: Mapping[str, Projection]
     most: int
 
 
@@ -150,6 +152,7 @@ def _rows(workspace: Workspace, folders: Mapping[str, Path], names: Sequence[str
         decisions.newest(state, names, MOST_DECISIONS),
         open_signals.undecided_of_all(workspace),
         moves,
+        registered_models.projections(state),
         limit,
     )
 
@@ -182,6 +185,7 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
         folder=str(project.folder),
         description=spec.description,
         registry=registry.trouble,
+        mlflow=rows.projections.get(spec.name, Projection()).trouble,
         champion=registry.champion,
         challenger=registry.challenger,
         previous=registry.previous,
