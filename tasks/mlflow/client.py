@@ -6,6 +6,7 @@ import contextlib
 import logging
 import os
 from collections.abc import Callable, Iterator
+from http import HTTPStatus
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, one_line
@@ -37,12 +38,6 @@ def client() -> MlflowClient:
         return MlflowClient()
 
 
-REFUSED = {
-    401: "it does not know the account: correct MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
-    "MLFLOW_TRACKING_TOKEN",
-    403: "this account lacks a permission: give it MANAGE on the project's registered model and experiment",
-}
-"""What to do where MLflow's server refuses an account, by the status of its answer."""
 _UNREACHABLE = {
     "MlflowException",
     "ConnectionError",
@@ -55,6 +50,21 @@ _UNREACHABLE = {
 """Names of errors that the store or its artifact store raises (the last three come from the S3 client)."""
 
 
+def refusal(status: int, where: str, reason: str) -> StoreError | None:
+    """Return the error of MLflow's server that refuses an account, by the status of its answer; None: it does not."""
+    if status == HTTPStatus.UNAUTHORIZED:
+        return StoreError(
+            f"{where}: does not know this account ({reason}): correct MLFLOW_TRACKING_USERNAME and "
+            "MLFLOW_TRACKING_PASSWORD, or MLFLOW_TRACKING_TOKEN"
+        )
+    if status == HTTPStatus.FORBIDDEN:
+        return StoreError(
+            f"{where}: this account lacks a permission ({reason}): give it MANAGE on the project's registered model "
+            "and experiment"
+        )
+    return None
+
+
 @contextlib.contextmanager
 def reaching_store() -> Iterator[None]:
     """Raise a StoreError if the tracking store is away or broken."""
@@ -65,13 +75,12 @@ def reaching_store() -> Iterator[None]:
     except Exception as error:
         kinds = {kind.__name__ for kind in type(error).__mro__}
         if kinds & _UNREACHABLE:
-            where = os.environ.get("MLFLOW_TRACKING_URI", "")
+            uri = os.environ.get("MLFLOW_TRACKING_URI", "")
+            where = f"the tracking store {without_password(uri)}"
             status = getattr(error, "get_http_status_code", int)()  # MLflow's own errors have it
-            if refused := REFUSED.get(status):
-                raise StoreError(f"{without_password(where)}: {refused} ({one_line(error)})") from error
-            cure = sqlite_files.cure(error, "put it back from a copy") if stores.is_embedded(where) else None
-            raise StoreError(
-                f"the tracking store {without_password(where)} cannot be used: {cure or one_line(error)}. What is not "
+            cure = sqlite_files.cure(error, "put it back from a copy") if stores.is_embedded(uri) else None
+            raise refusal(status, where, one_line(error)) or StoreError(
+                f"{where} cannot be used: {cure or one_line(error)}. What is not "
                 "logged yet stays under .loopline/ and is delivered by the next run, or by `loopline reap`"
             ) from error
         raise

@@ -27,7 +27,7 @@ from tasks.host import database, http_client, sqlite_files, stores
 from tasks.host.http_client import is_same_server
 from tasks.host.store_addresses import without_password
 from tasks.host.workspace import Workspace
-from tasks.mlflow.client import REFUSED, client, reaching_store
+from tasks.mlflow.client import client, reaching_store, refusal
 from tasks.state import registered_models
 from tasks.state.champion_moves import named_version, named_versions
 from tasks.state.step_records import StepRecords
@@ -289,8 +289,10 @@ def rest(endpoint: str, query: Mapping[str, Any]) -> dict[str, Any] | None:
     except urllib.error.HTTPError as error:
         if error.code in (400, 404):
             return None
-        cure = REFUSED.get(error.code, "look at its log, or correct MLFLOW_TRACKING_URI")
-        raise StoreError(f"the registry at {uri} answered {error.code}: {cure}") from error
+        error.close()
+        raise refusal(error.code, f"the registry at {uri}", f"{endpoint} answered {error.code}") or StoreError(
+            f"the registry at {uri} answered {error.code}: look at its log, or correct MLFLOW_TRACKING_URI"
+        ) from error
     except (OSError, ValueError) as error:
         raise StoreError(
             f"the registry at {uri} cannot be reached ({error}): start the server, or correct MLFLOW_TRACKING_URI"

@@ -45,7 +45,7 @@ def said(*command: str) -> str:
     return " ".join(f"{result.output}{result.exception or ''}".split())
 
 
-LACKING = "this account lacks a permission: give it MANAGE on the project's registered model and experiment"
+LACKING = "give it MANAGE on the project's registered model and experiment"
 
 
 def test_an_account_that_may_only_read_decides_and_is_told_the_permission(
