@@ -7,6 +7,8 @@ import importlib
 import importlib.util
 import io
 import os
+import time
+import urllib.error
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
@@ -14,20 +16,35 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 from uuid import UUID
 
-from flows.prefect.work_pool import OTHERS, attach, make_pool, make_queue
+from flows.prefect.work_pool import OTHERS, attach, make_pool, make_queues
 from models.errors import LooplineError, StoreError
 from models.project_spec.blocks import Spec
 from models.project_spec.schedule import Schedule, parse
 from tasks.host.workspace import Project, Workspace
 from tasks.prefect.events import TAG
-from tasks.prefect.flow_runs import move_waiting
+from tasks.prefect.flow_runs import BUSY, move_waiting
 from tasks.prefect.worker import POOL, pool_of
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
     from prefect.client.schemas.responses import DeploymentResponse
+    from prefect.deployments.runner import RunnerDeployment
 
 SLUG = "spec"
+PATIENCE_S = 240.0
+"""How long a busy server is tried again, beside the minute for which Prefect's own client repeats each request."""
+PAUSE_S = 2.0
+CONTENT = {
+    "description",
+    "tags",
+    "parameters",
+    "schedules",
+    "entrypoint",
+    "work_pool_name",
+    "work_queue_name",
+    "concurrency_options",
+}
+"""Fields of a deployment that a spec decides. A person may have paused it, or set variables of its job: they stay."""
 HEAD = """\
 # What `loopline deploy` tells Prefect, for Prefect's own command line, once `loopline up` has made the work pool:
 #   eval "$(loopline env)" && prefect --no-prompt deploy --prefect-file infra/prefect.yaml --all
@@ -157,8 +174,9 @@ def import_flows() -> None:
 def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], None]) -> list[DeploymentPlan]:
     """Apply these projects' deployments to Prefect's server; schedules that a person switched off there stay off.
 
-    The pool's deployments whose project is gone are removed. A pool of another type is replaced, and the runs that wait
-    in it are moved, which is noted; a repeat finishes what a failure leaves.
+    What the server has as it should be is left alone. The pool's deployments whose project is gone are removed. A pool
+    of another type is replaced, and the runs that wait in it are moved, which is noted. A busy server is tried again
+    for PATIENCE_S; a repeat finishes what a failure leaves.
 
     Args:
         workspace: The workspace, whose work pool is created if needed.
@@ -174,31 +192,58 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
     from prefect.deployments.runner import DeploymentApplyError
     from prefect.exceptions import PrefectHTTPStatusError
 
-    api, pool, specs = os.environ["PREFECT_API_URL"], pool_of(workspace), list(_specs(projects, note))
+    specs = list(_specs(projects, note))
     plans = [plan for project, spec in specs for plan in planned(project, spec)]
-    try:
-        with SyncClientContext() as context:  # also what `_apply` uses: each client reads all certificates
-            client = context.client
-            before = _existing(client, workspace, pool)
-            is_new = make_pool(client, workspace, pool, note)
-            for queue in sorted({plan.queue for plan in plans} - {OTHERS}):
-                make_queue(client, queue, pool)
-            ids = {(plan.flow, plan.name): _apply(plan, pool, before.get((plan.flow, plan.name))) for plan in plans}
-            rest = [
-                stored for key, stored in before.items() if key not in ids and (is_new or stored.work_pool_name is None)
-            ]
-            for stored in rest:
-                attach(client, stored, pool)
-            for line in move_waiting(api, sorted(map(str, (*ids.values(), *(stored.id for stored in rest))))):
-                note(line)
-            _remove(client, workspace, before, plans, note)
-            _automate(client, workspace, pool, [spec for _, spec in specs], ids)
-    except (httpx.HTTPError, PrefectHTTPStatusError, DeploymentApplyError) as error:
-        raise StoreError(
-            f"Prefect's server did not take the deployments ({error}): look at its log, then `loopline up` again, "
-            "which finishes what is left"
-        ) from error
-    return plans
+    deadline = time.monotonic() + PATIENCE_S
+    while True:
+        try:
+            with SyncClientContext() as context:  # also what `_apply` uses: each client reads all certificates
+                _deploy(context.client, workspace, [spec for _, spec in specs], plans, note)
+            return plans
+        except (httpx.HTTPError, PrefectHTTPStatusError, DeploymentApplyError, StoreError) as error:
+            if not is_busy(error) or time.monotonic() > deadline:
+                if isinstance(error, StoreError):
+                    raise
+                raise StoreError(
+                    f"Prefect's server did not take the deployments ({error}): look at its log, then `loopline up` "
+                    "again, which finishes what is left"
+                ) from error
+            note("Prefect's server is busy: the deployments are tried again")
+            time.sleep(PAUSE_S)
+
+
+def _deploy(
+    client: SyncPrefectClient,
+    workspace: Workspace,
+    specs: list[Spec],
+    plans: list[DeploymentPlan],
+    note: Callable[[str], None],
+) -> None:
+    api, pool = os.environ["PREFECT_API_URL"], pool_of(workspace)
+    before = _existing(client, workspace, pool)
+    is_new = make_pool(client, workspace, pool, note)
+    make_queues(client, sorted({plan.queue for plan in plans} - {OTHERS}), pool)
+    ids = {(plan.flow, plan.name): _apply(plan, pool, before.get((plan.flow, plan.name))) for plan in plans}
+    rest = [stored for key, stored in before.items() if key not in ids and (is_new or stored.work_pool_name is None)]
+    for stored in rest:
+        attach(client, stored, pool)
+    for line in move_waiting(api, sorted(map(str, (*ids.values(), *(stored.id for stored in rest))))):
+        note(line)
+    _remove(client, workspace, before, plans, note)
+    _automate(client, workspace, pool, specs, ids)
+
+
+def is_busy(error: BaseException) -> bool:
+    """Return whether Prefect's server said that it is busy, or did not answer in time: then it is asked again."""
+    import httpx
+    from prefect.exceptions import PrefectHTTPStatusError
+
+    if isinstance(error, PrefectHTTPStatusError):
+        return error.response.status_code in BUSY
+    if isinstance(error, urllib.error.HTTPError):
+        return error.code in BUSY
+    is_late = isinstance(error, httpx.TimeoutException | TimeoutError)
+    return is_late or (error.__cause__ is not None and is_busy(error.__cause__))
 
 
 def _specs(projects: list[Project], note: Callable[[str], None]) -> Iterator[tuple[Project, Spec]]:
@@ -260,7 +305,7 @@ def _apply(plan: DeploymentPlan, pool: str, before: DeploymentResponse | None) -
 
     flow = getattr(importlib.import_module(plan.entrypoint.rpartition(".")[0]), plan.flow)
     is_active = not any(not schedule.active for schedule in before.schedules) if before else True
-    deployment_id: UUID = flow.to_deployment(
+    deployment = flow.to_deployment(
         plan.name,
         schedules=[_schedule(plan.schedule, is_active)] if plan.schedule else [],
         paused=before.paused if before else False,
@@ -271,8 +316,23 @@ def _apply(plan: DeploymentPlan, pool: str, before: DeploymentResponse | None) -
         work_pool_name=pool,
         work_queue_name=plan.queue,
         entrypoint_type=EntrypointType.MODULE_PATH,
-    ).apply()
+    )
+    is_current = before and _is_current(before, deployment, flow.parameters.model_dump(exclude_unset=True))
+    deployment_id: UUID = before.id if before and is_current else deployment.apply()
     return deployment_id
+
+
+def _is_current(before: DeploymentResponse, wanted: RunnerDeployment, schema: dict[str, Any]) -> bool:
+    """Return whether Prefect's server has a deployment as the spec and the flow's parameters want it."""
+    limit = before.global_concurrency_limit
+    is_limited = limit is not None and limit.limit == wanted.concurrency_limit
+    return is_limited and before.parameter_openapi_schema == schema and _content(before) == _content(wanted)
+
+
+def _content(deployment: DeploymentResponse | RunnerDeployment) -> dict[str, Any]:
+    content: dict[str, Any] = deployment.model_dump(mode="json", include=CONTENT)
+    schedules = [(schedule["slug"], schedule["active"], schedule["schedule"]) for schedule in content["schedules"]]
+    return {**content, "schedules": schedules, "tags": sorted(content["tags"])}
 
 
 def _schedule(schedule: Schedule, is_active: bool) -> Any:

@@ -6,20 +6,20 @@ import contextlib
 import os
 import shlex
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, UsageError
 from tasks.host import database
 from tasks.host.workspace import Workspace
-from tasks.prefect.flow_runs import online_workers, open_runs
+from tasks.prefect.flow_runs import PAGE, online_workers, open_runs
 from tasks.prefect.pods import job_template
 from tasks.prefect.worker import MOST_RUNS, pool_environment
 from tasks.ranks.places import find_pool_place
 
 if TYPE_CHECKING:
     from prefect.client.orchestration import SyncPrefectClient
-    from prefect.client.schemas.objects import WorkPool
+    from prefect.client.schemas.objects import WorkPool, WorkQueue
     from prefect.client.schemas.responses import DeploymentResponse
 
 OTHERS = "default"  # the queue that Prefect makes in each pool
@@ -95,7 +95,7 @@ def attach(client: SyncPrefectClient, deployment: DeploymentResponse, pool: str)
 
     queue = deployment.work_queue_name or OTHERS
     if queue != OTHERS:
-        make_queue(client, queue, pool)
+        make_queues(client, [queue], pool)
     client.update_deployment(deployment.id, DeploymentUpdate(work_pool_name=pool, work_queue_name=queue))
 
 
@@ -113,15 +113,17 @@ def _template(workspace: Workspace) -> tuple[str, dict[str, Any]]:
     return "process", template
 
 
-def make_queue(client: SyncPrefectClient, name: str, pool: str) -> None:
-    """Create a work queue for a project's loops; it runs one at a time, of whichever flow."""
+def make_queues(client: SyncPrefectClient, names: Collection[str], pool: str) -> None:
+    """Create the work queues that projects' loops lack; each runs one at a time, of whichever flow."""
     from prefect.exceptions import ObjectAlreadyExists
 
-    try:
-        client.create_work_queue(
-            name, description=f"Loops of {name}: one at a time", concurrency_limit=1, work_pool_name=pool
-        )
-    except ObjectAlreadyExists:
-        work_queue = client.read_work_queue_by_name(name, work_pool_name=pool)
-        if work_queue.concurrency_limit is None:  # Prefect itself created it, for `prefect deploy`
-            client.update_work_queue(work_queue.id, concurrency_limit=1)
+    queues: dict[str, WorkQueue] = {}
+    while page := client.read_work_queues(work_pool_name=pool, limit=PAGE, offset=len(queues)):
+        queues |= {queue.name: queue for queue in page}
+    for name in names:
+        if name not in queues:
+            text = f"Loops of {name}: one at a time"
+            with contextlib.suppress(ObjectAlreadyExists):  # another machine's `up` was faster
+                client.create_work_queue(name, description=text, concurrency_limit=1, work_pool_name=pool)
+        elif queues[name].concurrency_limit is None:  # Prefect itself created it, for `prefect deploy`
+            client.update_work_queue(queues[name].id, concurrency_limit=1)

@@ -87,6 +87,7 @@ def healthy(workspace: Workspace) -> Iterator[ServiceState]:
             if service and (state.state == "elsewhere" or is_healthy(workspace, service, state)):
                 del waiting[state.name]
                 yield state
+                deadline = time.monotonic() + UP_TIMEOUT_S  # deploying many projects took some of it
             elif service and (state.state == "failed" or time.monotonic() > deadline):
                 raise StoreError(_trouble(workspace, state))
         time.sleep(POLL_S)

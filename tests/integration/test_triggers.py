@@ -17,6 +17,7 @@ from unittest import mock
 import httpx
 import pytest
 from prefect.client.orchestration import SyncPrefectClient, get_client
+from prefect.client.schemas.actions import DeploymentUpdate
 from prefect.client.schemas.filters import DeploymentFilter, DeploymentFilterId
 from prefect.client.schemas.objects import FlowRun
 from prefect.client.schemas.responses import SetStateStatus
@@ -159,6 +160,28 @@ def test_a_signal_waits_for_the_deployment_of_its_project(client: SyncPrefectCli
     assert events.deliver(workspace) == 1
     assert waiting(workspace) == 0
     eventually(lambda: runs(client, undeployed))
+
+
+@pytest.mark.parametrize("text", ["0 3 * * MON", "every 90 minutes", "RRULE:FREQ=MONTHLY;BYMONTHDAY=1;BYHOUR=4"])
+def test_only_a_deployment_that_changed_is_applied(client: SyncPrefectClient, undeployed: Project, text: str) -> None:
+    name, path = undeployed.folder.name, undeployed.spec_path
+    path.write_text(path.read_text() + f"monitor: {{schedule: '{text}'}}\n")
+
+    def times() -> dict[str, Any]:
+        flows = ("train", "retrain", "monitor", "predict")
+        return {flow: client.read_deployment_by_name(f"{flow}/{name}").updated for flow in flows}
+
+    redeploy(undeployed)
+    first = times()
+    redeploy(undeployed)
+    assert times() == first
+    monitor = client.read_deployment_by_name(f"monitor/{name}")
+    client.update_deployment(monitor.id, DeploymentUpdate(description="changed by hand"))
+    redeploy(undeployed)
+    assert client.read_deployment_by_name(f"monitor/{name}").description == monitor.description
+    assert {flow: moment for flow, moment in times().items() if flow != "monitor"} == {
+        flow: moment for flow, moment in first.items() if flow != "monitor"
+    }
 
 
 def test_a_project_of_another_name_leaves_no_deployment_behind(

@@ -1,14 +1,20 @@
 """Deployments: what the spec makes of each flow, and that Prefect means by a schedule what the spec means."""
 
 import asyncio
+import urllib.error
 from datetime import UTC, datetime
+from email.message import Message
 from itertools import islice
 from typing import Any
 
+import httpx
 import pytest
+from prefect.deployments.runner import DeploymentApplyError
+from prefect.exceptions import PrefectHTTPStatusError
 from prefect.server.schemas.schedules import CronSchedule, IntervalSchedule, RRuleSchedule
 
-from flows.prefect.deployments import _schedule, planned, prefect_file
+from flows.prefect.deployments import _schedule, is_busy, planned, prefect_file
+from models.errors import StoreError
 from models.project_spec.reader import read_spec
 from models.project_spec.schedule import Schedule, parse
 from tests.conftest import MakeProject
@@ -95,3 +101,32 @@ def test_the_file_for_prefects_own_program_says_the_same(make_project: MakeProje
     assert by_entry["flows.retrain.retrain"]["schedules"][0]["interval"] == 5400
     assert {one["work_pool"]["name"] for one in told["deployments"]} == {"loopline"}
     assert by_entry["flows.retrain.retrain"]["concurrency_limit"] == {"limit": 1, "collision_strategy": "ENQUEUE"}
+
+
+def wrapped(error: Exception, cause: Exception) -> Exception:
+    error.__cause__ = cause
+    return error
+
+
+def answered(code: int) -> PrefectHTTPStatusError:
+    request = httpx.Request("GET", "http://127.0.0.1:1")
+    return PrefectHTTPStatusError("refused", request=request, response=httpx.Response(code, request=request))
+
+
+@pytest.mark.parametrize(
+    ("error", "busy"),
+    [
+        (answered(503), True),
+        (answered(409), False),
+        (httpx.ReadTimeout("late"), True),
+        (httpx.ConnectError("refused"), False),
+        (wrapped(DeploymentApplyError("no"), answered(503)), True),
+        (wrapped(StoreError("no"), urllib.error.HTTPError("http://a", 503, "busy", Message(), None)), True),
+        (wrapped(StoreError("no"), urllib.error.HTTPError("http://a", 404, "gone", Message(), None)), False),
+        (wrapped(StoreError("no"), TimeoutError("late")), True),
+        (DeploymentApplyError("a wrong schedule"), False),
+    ],
+    ids=repr,
+)
+def test_a_busy_server_is_tried_again_and_one_that_refuses_is_not(error: Exception, busy: bool) -> None:
+    assert is_busy(error) == busy
