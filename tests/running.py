@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shlex
 import shutil
 import signal
 import sqlite3
@@ -272,6 +273,13 @@ def _begin(
         if warm.may_share_imports(environ):
             return warm.server().start(program, arguments, environ, cwd, (nothing.fileno(), out.fileno(), err.fileno()))
         return subprocess.Popen([program, *arguments], stdin=nothing, stdout=out, stderr=err, env=environ, cwd=cwd)
+
+
+def write_program(folder: Path) -> None:
+    """Put a `loopline` into the folder that is forked from the warm parent, for what starts it by its name."""
+    program = folder / PROGRAM.name
+    program.write_text(f'#!/bin/sh\nexec {shlex.join(warm.caller_of(PROGRAM, warm.server().address))} "$@"\n')
+    program.chmod(0o755)
 
 
 def begin_prefect(home: Path, empty: Path) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shutil
 from pathlib import Path
@@ -13,7 +14,7 @@ import pytest
 from models.pipeline.steps import STEPS
 from tasks.host.workspace import Workspace
 from tasks.prefect.prefect_server import PrefectServer
-from tests.running import PROMISED_S, ROOT, Loopline, flow_runs, leftovers
+from tests.running import PROMISED_S, ROOT, Loopline, flow_runs, leftovers, write_program
 
 pytestmark = pytest.mark.e2e
 
@@ -169,11 +170,13 @@ def test_the_tools_own_programs_read_what_was_made(home: Loopline):
     assert loop_id in home.tool("prefect", "flow-run", "ls").ok().out
 
 
-def test_after_dvc_repro_a_run_has_nothing_to_prepare(home: Loopline):
+def test_after_dvc_repro_a_run_has_nothing_to_prepare(home: Loopline, tmp_path: Path, monkeypatch):
     spec_of(home).write_text(spec_of(home).read_text().replace("drop: [year]", "drop: [year, island]"))
     assert planned(home)["prepare"]["state"] == "run"
     assert "changed" in home.dvc("status").ok().out
-    home.tool("dvc", "repro", "prepare@penguins").ok()
+    write_program(tmp_path)
+    monkeypatch.setitem(home.environ, "PATH", f"{tmp_path}{os.pathsep}{home.environment['PATH']}")
+    home.dvc("repro", "prepare@penguins").ok()
     assert "up to date" in home.dvc("status").ok().out
     told = planned(home)
     assert {told[step]["state"] for step in ("ingest", "validate-raw", "prepare")} == {"done"}

@@ -2,7 +2,6 @@
 
 import json
 import os
-import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -14,7 +13,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.tools import dvc_repo, dvc_view
 from tests import warm
 from tests.conftest import MakeProject
-from tests.running import PROGRAM, mounted
+from tests.running import mounted, write_program
 
 # What DVC does as it notes what it linked: a new connection to its cache of links. On a full disk this never ends.
 WRITE_TO_FULL_DISK = """
@@ -214,9 +213,7 @@ def test_dvc_repro_carries_out_our_stages_and_leaves_nothing_to_do(
     workspace: Workspace, make_project: MakeProject, tmp_path: Path
 ) -> None:
     """The stages name `loopline`; one without its imports stands for it in the PATH."""
-    program = tmp_path / PROGRAM.name
-    program.write_text(f'#!/bin/sh\nexec {shlex.join(warm.caller_of(PROGRAM, warm.server().address))} "$@"\n')
-    program.chmod(0o755)
+    write_program(tmp_path)
     project = make_project("tiny")
     dvc_repo._ensure_repository(workspace.root)
     dvc_repo._ensure_stages(project, workspace.root)
