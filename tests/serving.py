@@ -13,7 +13,6 @@ import http.client
 import json
 import os
 import signal
-import sqlite3
 import ssl
 import subprocess
 import time
@@ -40,17 +39,6 @@ from tests.served_models import write_served
 ROOT = Path(__file__).parents[1]
 POLL_S = 0.01
 LONGEST_S = 30.0
-_TABLES = """
-create table if not exists registered_models (name text primary key);
-create table if not exists model_versions (
-    name text, version integer, source text, storage_location text, current_stage text default 'None',
-    primary key (name, version));
-create table if not exists model_version_tags (
-    name text, version integer, key text, value text, primary key (name, version, key));
-create table if not exists registered_model_aliases (
-    name text, alias text, version integer, primary key (name, alias));
-"""
-"""Of MLflow's tables those columns that are read without it."""
 
 
 @dataclass(frozen=True)
@@ -200,8 +188,7 @@ def crown(workspace: Workspace, name: str, number: str = "1", task: str = "binar
 def register(
     workspace: Workspace, name: str, number: str, tags: Mapping[str, str], source: Path, alias: str | None
 ) -> None:
-    """Record a version and the move that its alias means, and both in the workspace's registry."""
-    register_in_mlflow(workspace, name, number, tags, source, alias)
+    """Record a version and the move that its alias means."""
     with database.writing(workspace.state) as connection:
         earlier = next(iter(versions.read(connection, name, version=number)), None)
         tags = {**(earlier.tags if earlier else {}), **tags}
@@ -220,29 +207,6 @@ def register(
             )
         elif alias == "challenger":
             registered_models.save(connection, name, Projection(challenger=number))
-
-
-def register_in_mlflow(
-    workspace: Workspace, name: str, number: str, tags: Mapping[str, str], source: Path, alias: str | None
-) -> None:
-    """Write a version and its alias into the workspace's registry alone, in the tables that MLflow has."""
-    path = workspace.state / "mlflow" / "mlflow.db"
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with contextlib.closing(sqlite3.connect(path, timeout=30)) as connection, connection:
-        connection.executescript(_TABLES)
-        connection.execute("insert or replace into registered_models values (?)", (name,))
-        connection.execute(
-            "insert or replace into model_versions (name, version, source, storage_location) values (?, ?, ?, ?)",
-            (name, number, str(source), str(source)),
-        )
-        connection.executemany(
-            "insert or replace into model_version_tags values (?, ?, ?, ?)",
-            [(name, number, key, value) for key, value in tags.items()],
-        )
-        if alias is not None:
-            connection.execute(
-                "insert or replace into registered_model_aliases values (?, ?, ?)", (name, alias, number)
-            )
 
 
 def _environment(workspace: Workspace, further: Mapping[str, str]) -> dict[str, str]:

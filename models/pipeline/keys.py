@@ -37,6 +37,7 @@ MACHINERY = (
     "tasks.mlflow.client",
     "tasks.mlflow.delivery",
     "tasks.mlflow.embedded_store",
+    "tasks.mlflow.lost_store",
     "tasks.mlflow.mlflow_server",
     "tasks.mlflow.registry_reader",
     "tasks.tools.dvc_view",

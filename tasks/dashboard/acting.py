@@ -22,7 +22,8 @@ from models.frozen_model import FrozenModel
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
-from tasks.mlflow.client import client, reaching_store
+from tasks.mlflow.client import reaching_store
+from tasks.mlflow.embedded_store import open_client
 
 TIMEOUT_S = 120.0
 READY_S = 300.0
@@ -107,7 +108,7 @@ def main() -> None:
     stores.configure(workspace)
     # MLflow is imported, and its store opened, before the request comes.
     with contextlib.suppress(StoreError), reaching_store():  # the action itself tells what is wrong
-        client().search_registered_models(max_results=1)
+        open_client(workspace).search_registered_models(max_results=1)
     if not select.select([sys.stdin], [], [], READY_S)[0]:
         return
     result = carry_out(workspace, ActionRequest.model_validate_json(sys.stdin.read()))

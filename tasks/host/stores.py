@@ -184,6 +184,19 @@ def database_file(uri: str) -> Path:
     return Path(uri.removeprefix("sqlite:///"))
 
 
+def has_file(uri: str) -> bool:
+    """Return whether the file of a `sqlite:///` URI holds anything; SQLite makes an empty one where it is missing."""
+    path = database_file(uri)
+    return path.exists() and path.stat().st_size > 0
+
+
+def changed(uri: str) -> float:
+    """Return when the file of a `sqlite:///` URI, or its write-ahead log, changed last: Unix time; 0: there is none."""
+    path = database_file(uri)
+    times = [file.stat().st_mtime for file in (path, path.with_name(f"{path.name}-wal")) if file.exists()]
+    return max(times, default=0.0)
+
+
 def name_of(workspace: Workspace, uri: str) -> str:
     """Return the tracking store's name in records: `own`, wherever the workspace is, or an address without password."""
     return "own" if uri == f"sqlite:///{_own_database(workspace)}" else without_password(uri)

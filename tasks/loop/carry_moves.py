@@ -77,6 +77,7 @@ def moved_in_mlflow(workspace: Workspace) -> list[str]:
     if not ours:
         return []
     models = dict(_models())
+    registered_models.note_look(workspace.state, ours)
     with database.reading(workspace.state) as connection:
         now = database.now(connection)
     return [name for name, projection in ours.items() if name in models and differs(projection, models[name], now)]

@@ -7,11 +7,14 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import os
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from models.errors import GateRefused, LooplineError, StoreError
 from models.serving.registry import ChampionMove
+from models.serving.registry_comparison import Projection
+from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.mlflow import registry_reader
 from tasks.mlflow.registry import Announcer, Registry
@@ -73,15 +76,21 @@ def first_look(workspace: Workspace, models: Collection[str] = ()) -> None:
 def look_if_moved(workspace: Workspace, model: str) -> None:
     """Record what a person moved in MLflow, before it is said that there is nothing to do; nothing if MLflow is away.
 
-    Cost: one read of the registry; MLflow is imported only where its alias is another than the one that was carried.
+    Cost: one request to MLflow's server; MLflow is imported only where its alias is another than the one that was
+    carried, or where the embedded store has changed since the last look.
     """
     first_look(workspace, [model])
     projection = registered_models.projection_of(workspace.state, model)
     with contextlib.suppress(StoreError, GateRefused):
-        if projection.number:
-            alias = registry_reader.registered(model).aliases.get("champion")
-            if alias != projection.alias:
-                open_registry(workspace, model).look()
+        if projection.number and _may_differ(model, projection):
+            open_registry(workspace, model).look()
+
+
+def _may_differ(model: str, projection: Projection) -> bool:
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    if stores.is_embedded(uri):
+        return stores.changed(uri) > (projection.looked or 0.0)
+    return registry_reader.registered(model).aliases.get("champion") != projection.alias
 
 
 def on_move(model: str, connection: Connection, move: ChampionMove) -> None:

@@ -30,8 +30,8 @@ from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, is_running, last_loo
 from tasks.loop.loop import TORCH_STEPS, Loop, Reporter, SilentReporter
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
 from tasks.loop.runners import add_runner
-from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter
+from tasks.mlflow.lost_store import refuse_lost
 from tasks.ranks.places import checked_spec
 from tasks.state.ingest_segments import receive
 from tasks.state.outbox import LOOP_RUN, Outbox, waiting_loops
@@ -65,7 +65,7 @@ def open_loop(
     days = keep_days()
     project.workspace.make()
     state = project.state(spec.name)
-    registry_reader.refuse_lost(project.workspace, spec.name)
+    refuse_lost(project.workspace, spec.name)
     if store := object_store():
         store.check()
         if spec.retrain.feedback:

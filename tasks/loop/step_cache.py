@@ -342,12 +342,7 @@ class StepCache:
         return dvc_view.lost_objects(self.project, [str(result[name]) for name in dvc_view.STAGES.values()])
 
     def plan(self, steps: Sequence[Step] = STEPS) -> list[PlannedStep]:
-        """Return the plan: which steps would run, and why.
-
-        Raises:
-            StoreError: The registry has lost versions that the records name.
-        """
-        registry_reader.refuse_lost(self.project.workspace, self.spec.name, self.records)
+        """Return the plan: which steps would run, and why."""
         with database.reading(self.project.workspace.state):  # all records by one connection, of one moment
             planned = plan(steps, self.current, self.records.latest)
         self.save()

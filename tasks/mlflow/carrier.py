@@ -38,6 +38,7 @@ from tasks.host.carrying import WAIT_S, carrying
 from tasks.host.leases import Lease, leased, void_leases
 from tasks.host.workspace import Workspace
 from tasks.mlflow.client import client, matches, reaching_store
+from tasks.mlflow.embedded_store import open_client
 from tasks.mlflow.stored_versions import read_all
 from tasks.state import champion_moves, registered_models, versions
 from tasks.state.workspace_id import workspace_id
@@ -245,6 +246,7 @@ class Carrier:
         self.trouble = ""
         if rows.projection.trouble:
             self._save(trouble="")
+        registered_models.note_look(self.workspace.state, [self.model])
         is_first = rows.projection.looked is None or comparison.owner not in ("", rows.projection.owner)
         if comparison.read_back or comparison.move or comparison.removed or is_first:
             is_new = is_first or bool(comparison.read_back) or not self._is_own(state)
@@ -308,7 +310,7 @@ class Carrier:
         from mlflow.exceptions import MlflowException
 
         with reaching_store():
-            store = client()
+            store = open_client(self.workspace)
             try:
                 model = store.get_registered_model(self.model)
             except MlflowException as error:

@@ -16,8 +16,9 @@ from models.serving.registry import UNRECORDED
 from tasks.host import processes, stores
 from tasks.host.carrying import WAIT_S, carrying
 from tasks.host.workspace import Workspace
-from tasks.mlflow import embedded_store, registry_reader
 from tasks.mlflow.client import client, reaching_store
+from tasks.mlflow.embedded_store import open_client
+from tasks.mlflow.lost_store import refuse_lost
 from tasks.state import step_store
 from tasks.state.outbox import Delivered, Outbox, delivered, set_delivered
 
@@ -65,8 +66,7 @@ class MlflowExporter:
                 if not (lines := self._outbox.lines(number)):
                     return
                 with reaching_store():
-                    embedded_store.initialise(self._workspace)
-                    store = client()
+                    store = open_client(self._workspace)
                     experiment = experiment_id(store, self._workspace, self._project)
                     for (op, run), group in itertools.groupby(
                         lines.values(), key=lambda line: (line["op"], line["run"])
@@ -164,7 +164,7 @@ def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> st
     experiment = store.get_experiment_by_name(project)
     if experiment:
         return str(experiment.experiment_id)
-    registry_reader.refuse_lost(workspace, project)
+    refuse_lost(workspace, project)
     uri = os.environ["MLFLOW_TRACKING_URI"]
     location = stores.artifact_address(workspace, uri)
     try:

@@ -7,11 +7,27 @@ import os
 import sqlite3
 from collections.abc import Mapping
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.files import storing, write_text
 from tasks.host import sqlite_files
-from tasks.host.stores import artifact_root, database_file, initialised_mark, is_embedded, mlflow_lock
+from tasks.host.stores import artifact_root, database_file, has_file, initialised_mark, is_embedded, mlflow_lock
 from tasks.host.workspace import Workspace
+from tasks.mlflow.client import client
+from tasks.mlflow.lost_store import refuse_lost_file
+
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+
+def open_client(workspace: Workspace) -> MlflowClient:
+    """Return a client of the tracking store; the embedded one is created first.
+
+    Raises:
+        StoreError: The store cannot be opened or created, or was lost.
+    """
+    initialise(workspace)
+    return client()
 
 
 def initialise(workspace: Workspace, environ: Mapping[str, str] = os.environ) -> None:
@@ -20,17 +36,18 @@ def initialise(workspace: Workspace, environ: Mapping[str, str] = os.environ) ->
     If several processes use MLflow for the first time at once, its schema migration crashes. MLflow also sets no WAL.
 
     Raises:
-        StoreError: The store cannot be created, or its lock is held for more than two minutes.
+        StoreError: The store was lost, cannot be created, or its lock is held for more than two minutes.
     """
     uri = environ["MLFLOW_TRACKING_URI"]
     if not is_embedded(uri):
         return
     mark = initialised_mark(workspace)
-    if mark.exists() and database_file(uri).exists():
+    if mark.exists() and has_file(uri):
         return
     with storing(mark), mlflow_lock(workspace):
-        if mark.exists() and database_file(uri).exists():
+        if mark.exists() and has_file(uri):
             return
+        refuse_lost_file(workspace, uri)
         database_file(uri).parent.mkdir(parents=True, exist_ok=True)
         artifact_root(workspace).mkdir(parents=True, exist_ok=True)
         _make(database_file(uri))

@@ -22,9 +22,10 @@ from tasks.host import database, processes
 from tasks.host.leases import Lease
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
-from tasks.mlflow import embedded_store, registry_reader
+from tasks.mlflow import registry_reader
 from tasks.mlflow.carrier import Carrier
-from tasks.mlflow.client import client, reaching_store
+from tasks.mlflow.client import reaching_store
+from tasks.mlflow.embedded_store import open_client
 from tasks.mlflow.stored_versions import stored_version
 from tasks.state import champion_moves, registered_models, versions
 from tasks.state.champion_moves import champion_of, moves_of
@@ -76,12 +77,11 @@ class Registry:
         self.actor = actor or f"{getpass.getuser()}@{socket.gethostname()}"
         self.model = model
         self.carrier = Carrier(workspace, model, announcer.store, is_closed)
-        embedded_store.initialise(workspace)
 
     @functools.cached_property
     def _store(self) -> MlflowClient:
         """Made at its first use: in a workspace that cannot be written the lock says so, at once."""
-        return client()
+        return open_client(self._workspace)
 
     def find(self, key: str) -> str | None:
         """Return the version that was registered for this key; None if there is none.

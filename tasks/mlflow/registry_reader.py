@@ -1,6 +1,7 @@
-"""Reads the registry: SQL on the embedded store's file, MLflow's REST API on a server, MLflow's client elsewhere.
+"""Reads the registry: rows of the state database, and MLflow where they cannot answer.
 
-Importing MLflow takes more than a second; a loop with nothing to do, every plan and every status avoid this cost.
+MLflow's server is asked by its REST API. Any other store is asked by MLflow's client, whose import takes more than a
+second: a loop with nothing to do, every plan and every status avoid it.
 """
 
 from __future__ import annotations
@@ -8,13 +9,11 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import sqlite3
 import threading
 import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -23,39 +22,16 @@ from models.errors import StoreError
 from models.project_spec.references import ALIASES
 from models.serving.registry import ChampionMove, RegisteredVersion
 from models.serving.registry_comparison import OWNER
-from tasks.host import database, http_client, sqlite_files, stores
+from tasks.host import database, http_client, stores
 from tasks.host.http_client import is_same_server
-from tasks.host.store_addresses import without_password
-from tasks.host.workspace import Workspace
 from tasks.mlflow.client import client, reaching_store, refusal
 from tasks.state import registered_models
 from tasks.state.champion_moves import named_version, named_versions
-from tasks.state.step_records import StepRecords
 from tasks.state.workspace_id import own_id
 
 _thread = threading.local()
 _NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """MLflow's error codes for a model, a version or an alias that does not exist."""
-_TAGS = "(select json_group_array(json_object('key', key, 'value', value)) from"
-_VERSION = f"""select json_object('model_version', json_object('version', version, 'tags',
-    {_TAGS} model_version_tags as tag where tag.name = found.name and tag.version = found.version))) from"""
-_SQL = {
-    "registered-models/alias": f"{_VERSION} registered_model_aliases as found where name = :name and alias = :alias",
-    "model-versions/get": f"""{_VERSION} model_versions as found
-        where name = :name and version = :version and current_stage != 'Deleted_Internal'""",
-    "model-versions/get-download-uri": """select json_object('artifact_uri', storage_location) from model_versions
-        where name = :name and version = :version""",
-    "registered-models/get": f"""select json_object('registered_model', json_object(
-        'aliases', (select json_group_array(json_object('alias', alias, 'version', version))
-            from registered_model_aliases where name = :name),
-        'tags', {_TAGS} registered_model_tags where workspace = 'default' and name = :name)))""",  # noqa: S608 - constants
-    "experiments/get-by-name": "select json_object('experiment', name) from experiments where name = :experiment_name",
-}
-"""The endpoints of MLflow's REST API that Loopline reads, as SQL on MLflow's tables that gives the same JSON.
-
-`default` is MLflow's only workspace; `Deleted_Internal` is the stage of a deleted version, and
-`model_versions.storage_location` the place of its files. Source: mlflow.store.model_registry.dbmodels.models.
-"""
 _CLIENT = {
     "registered-models/alias": ("get_model_version_by_alias", "model_version"),
     "model-versions/get": ("get_model_version", "model_version"),
@@ -63,7 +39,7 @@ _CLIENT = {
     "registered-models/get": ("get_registered_model", "registered_model"),
     "experiments/get-by-name": ("get_experiment_by_name", "experiment"),
 }
-"""The same endpoints as methods of MLflow's client, and the field of the answer."""
+"""The endpoints of MLflow's REST API that Loopline reads, as methods of its client, and the field of the answer."""
 
 
 class RegisteredModel(NamedTuple):
@@ -73,28 +49,14 @@ class RegisteredModel(NamedTuple):
     tags: dict[str, str]
 
 
-@dataclass
-class _Reading:
-    """What the reads of a block share: connections to embedded stores, and the first error of a server's registry."""
-
-    end: contextlib.ExitStack
-    connections: dict[Path, sqlite3.Connection] = field(default_factory=dict)
-    away: StoreError | None = None
-
-
 @contextlib.contextmanager
 def reading() -> Iterator[None]:
-    """Read the registry once within the block, in this thread.
-
-    The embedded store is read by one connection, because opening one takes 1 ms. A server that is away is asked once:
-    each further read raises the same error at once.
-    """
-    with contextlib.ExitStack() as stack:
-        _thread.reading = _Reading(stack)
-        try:
-            yield
-        finally:
-            del _thread.reading
+    """Ask a server that is away only once within the block, in this thread: each further read raises the same error."""
+    _thread.errors = []
+    try:
+        yield
+    finally:
+        del _thread.errors
 
 
 def named(root: Path, model: str, name: str = "champion") -> RegisteredVersion | None:
@@ -199,81 +161,32 @@ def files_at(model: str, number: str) -> str:
     return str(answer.get("artifact_uri") or "")
 
 
-def refuse_lost(workspace: Workspace, model: str, records: StepRecords | None = None) -> None:
-    """Refuse a store that has no data of a project although the project's records name a version in that store.
-
-    Such a store was emptied or lost: a loop that went on would register and promote version 1 again. A person who only
-    deletes a version or the registered model in MLflow leaves the project's experiment in the store.
-
-    Args:
-        workspace: The workspace.
-        model: The registered model, which has the project's name.
-        records: The project's records, if they are at hand.
+def has_experiment(name: str) -> bool:
+    """Return whether there is an experiment of this name.
 
     Raises:
-        StoreError: The store was lost, or the file of the embedded store cannot be read.
+        StoreError: The tracking store is unavailable.
     """
-    records = records or StepRecords(workspace.state / "projects" / model, workspace.root)
-    record = records.latest("register")
-    uri = os.environ["MLFLOW_TRACKING_URI"]
-    if record is None or record.result.get("store") != stores.name_of(workspace, uri):
-        return
-    try:
-        if _ask("experiments/get-by-name", experiment_name=model) or numbered(model, str(record.result["version"])):
-            return
-    except StoreError:
-        if stores.is_embedded(uri):
-            raise
-        return  # the store is away: a loop continues without it as far as possible
-    where = stores.database_file(uri) if stores.is_embedded(uri) else without_password(uri)
-    version = record.result["version"]
-    cure = f"delete from step_records where project = '{model}' and step = 'register'"  # noqa: S608 - for a person
-    raise StoreError(
-        f"{where}: holds nothing of {model}, whose version {version} was registered there: the store was lost or "
-        f"emptied. Put it back from a copy; or, to begin anew with version 1, remove its record from the state "
-        f"database: {cure}"
-    )
+    return _ask("experiments/get-by-name", experiment_name=name) is not None
 
 
 def _ask(endpoint: str, **query: str) -> dict[str, Any] | None:
     """Return the answer of an endpoint of MLflow's REST API, from a store of any kind; None if nothing is there."""
     uri = os.environ["MLFLOW_TRACKING_URI"]
-    if stores.is_embedded(uri):
-        return _from_file(stores.database_file(uri), endpoint, query)
-    if _is_server(uri):
-        shared: _Reading | None = getattr(_thread, "reading", None)
-        if shared is None:
-            return rest(endpoint, query)
-        if shared.away:
-            raise shared.away
-        try:
-            return rest(endpoint, query)
-        except StoreError as error:
-            shared.away = error
-            raise
-    return _through_mlflow(endpoint, query)
+    if not _is_server(uri):
+        return _through_mlflow(endpoint, query)
+    errors: list[StoreError] = getattr(_thread, "errors", [])
+    if errors:
+        raise errors[0]
+    try:
+        return rest(endpoint, query)
+    except StoreError as error:
+        errors.append(error)
+        raise
 
 
 def _is_server(uri: str) -> bool:
     return uri.startswith(("http://", "https://"))
-
-
-def _from_file(path: Path, endpoint: str, query: Mapping[str, str]) -> dict[str, Any] | None:
-    if not path.exists():
-        return None
-    try:
-        with contextlib.ExitStack() as stack:
-            shared: _Reading = getattr(_thread, "reading", None) or _Reading(stack)
-            if path not in shared.connections:
-                connection = sqlite3.connect(sqlite_files.read_only(path), uri=True, timeout=10)
-                shared.connections[path] = shared.end.enter_context(contextlib.closing(connection))
-            row = shared.connections[path].execute(_SQL[endpoint], query).fetchone()
-    except sqlite3.DatabaseError as error:
-        if "no such table" in str(error):
-            return None
-        place = f"{path}: the registry cannot be read"
-        raise sqlite_files.store_error(place, error, "put it back from a copy") from error
-    return dict(json.loads(row[0])) if row else None
 
 
 def rest(endpoint: str, query: Mapping[str, Any]) -> dict[str, Any] | None:
@@ -287,9 +200,9 @@ def rest(endpoint: str, query: Mapping[str, Any]) -> dict[str, Any] | None:
         with opened(f"{uri.rstrip('/')}/api/2.0/mlflow/{endpoint}?{urllib.parse.urlencode(query)}") as answer:
             return dict(json.load(answer))
     except urllib.error.HTTPError as error:
+        error.close()
         if error.code in (400, 404):
             return None
-        error.close()
         raise refusal(error.code, f"the registry at {uri}", f"{endpoint} answered {error.code}") or StoreError(
             f"the registry at {uri} answered {error.code}: look at its log, or correct MLFLOW_TRACKING_URI"
         ) from error
@@ -303,6 +216,9 @@ def _through_mlflow(endpoint: str, query: Mapping[str, str]) -> dict[str, Any] |
     from mlflow.exceptions import MlflowException
     from mlflow.utils.proto_json_utils import message_to_json
 
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    if stores.is_embedded(uri) and not stores.has_file(uri):
+        return None  # to open it would make it
     method, field = _CLIENT[endpoint]
     with reaching_store():
         try:

@@ -16,7 +16,8 @@ from tasks.host.leases import void_leases
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.loop.history import lease_of, without_loops
-from tasks.mlflow.client import client, matches, reaching_store
+from tasks.mlflow.client import matches, reaching_store
+from tasks.mlflow.embedded_store import open_client
 from tasks.operations.doctor import Finding
 from tasks.state import champion_moves, registered_models, versions
 from tasks.state.step_store import highest_epoch
@@ -49,7 +50,7 @@ def mend(workspace: Workspace) -> list[Finding]:
 def _read_back(workspace: Workspace) -> list[Finding]:
     models = {*registered_models.projections(workspace.state)}
     try:
-        models |= _owned(workspace_id(workspace.state))
+        models |= _owned(workspace)
     except StoreError as error:
         left = ", ".join(sorted(models)) or "any project"
         away = f"{error}; the moves and versions newer than the copy were not read for {left}"
@@ -57,11 +58,11 @@ def _read_back(workspace: Workspace) -> list[Finding]:
     return [_project(workspace, model) for model in sorted(models)]
 
 
-def _owned(own_id: str) -> set[str]:
+def _owned(workspace: Workspace) -> set[str]:
     """Return the registered models that MLflow names as this workspace's; the copy may lack the newest."""
-    condition = f"tags.`{OWNER}` = '{own_id}'"
+    condition = f"tags.`{OWNER}` = '{workspace_id(workspace.state)}'"
     with reaching_store():
-        return {model.name for model in matches(client().search_registered_models, condition)}
+        return {model.name for model in matches(open_client(workspace).search_registered_models, condition)}
 
 
 def _project(workspace: Workspace, model: str) -> Finding:

@@ -179,10 +179,12 @@ def _tools(_: Workspace) -> Finding:
 
 def _tracking(workspace: Workspace) -> Finding:
     from tasks.mlflow import registry_reader
+    from tasks.mlflow.lost_store import refuse_lost_file
 
     uri = stores.environment(workspace)["MLFLOW_TRACKING_URI"]
     where = "embedded (SQLite in .loopline/)" if stores.is_embedded(uri) else "a server or database elsewhere"
     try:
+        refuse_lost_file(workspace, uri)
         registry_reader.check()
     except LooplineError as error:
         return Finding("tracking", "warn", str(error), "loops continue; logs are delivered when it is back")

@@ -32,7 +32,7 @@ from tasks.release.registry_watcher import RegistryWatcher
 from tasks.release.rollback_guard import RollbackGuard
 from tasks.release.settings import ServerSettings
 from tasks.release.shared_state import SharedReleaseState
-from tasks.state import journal
+from tasks.state import journal, registered_models
 
 NUDGE_S = 0.05
 GUARD_S = 0.25
@@ -215,7 +215,14 @@ class ReleaseController:
             self.release_state.switch.set(release.generation if release else 0)
             self._tried |= set(release.loaded if release else ())
             self._leads = True
+            self._look_first()
         return self._leads
+
+    def _look_first(self) -> None:
+        """Have the moves read that only MLflow holds, as after an update from an older Loopline."""
+        with contextlib.suppress(StoreError), database.reading(self._workspace.state) as connection:
+            if registered_models.is_unread(connection, self.project):
+                self._background.look()
 
     def _release(self) -> Release:
         return self.release_state.release() or Release()

@@ -9,16 +9,14 @@ import contextlib
 import logging
 import os
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Generic, TypeVar
 
 from models.errors import StoreError, UsageError
 from models.serving.registry import RegisteredVersion
 from tasks.host import database, stores
 from tasks.host.store_addresses import STATE_URL
 from tasks.mlflow import registry_reader
-from tasks.state import champion_moves, versions
+from tasks.state import champion_moves, registered_models, versions
 from tasks.state.champion_moves import ServingState
 
 FILE_S, SERVER_S = 0.25, 1.0
@@ -27,7 +25,6 @@ SETTLED_S = 1.0
 _log = logging.getLogger("loopline.serve")
 
 Stamps = tuple[tuple[int, int], ...]
-Value = TypeVar("Value")
 
 
 class RegistryWatcher:
@@ -43,11 +40,11 @@ class RegistryWatcher:
 
     def __init__(self, root: Path, model: str) -> None:
         self._root, self._model, self._uri = root, model, os.environ["MLFLOW_TRACKING_URI"]
-        self._moves = _Reader(self._read_moves, None if database.is_shared() else root / database.FILE)
-        is_embedded = stores.is_embedded(self._uri)
-        self._alias = _Reader(self._read_alias, stores.database_file(self._uri) if is_embedded else None)
+        self._file = None if database.is_shared() else root / database.FILE
+        self._last: tuple[Stamps, ServingState | None] | None = None
         self._state: ServingState | None = None
-        if not (database.is_shared() or is_embedded or self.has_http) and self._moves.value() is None:
+        only_mlflow = self._file and not self.has_http and not stores.is_embedded(self._uri)
+        if only_mlflow and self._newest() is None:
             raise UsageError(
                 f"MLFLOW_TRACKING_URI: got a {self._uri.partition(':')[0]} database, which only MLflow can read, and "
                 f"no move of {model} in {root}: set {STATE_URL} to the state database of the machines that train, or "
@@ -67,7 +64,7 @@ class RegistryWatcher:
     @property
     def pause_s(self) -> float:
         """Seconds between two looks."""
-        return FILE_S if self._moves.is_file and (self._state or self._alias.is_file) else SERVER_S
+        return FILE_S if self._file and (self._state or not self.has_http) else SERVER_S
 
     def champion(self) -> RegisteredVersion | None:
         """Return the champion; None if there is none.
@@ -75,21 +72,30 @@ class RegistryWatcher:
         Raises:
             StoreError: The state database is away, or has lost the moves; or it has none, and MLflow is away.
         """
-        state = self._moves.value()
+        state = self._newest()
         if state is None and self._state is not None:
             raise StoreError(f"the state database holds no move of {self._model} any more: put it back from a copy")
         if state is not None and state.is_foreign and (self._state is None or not self._state.is_foreign):
             _log.warning("%s: its registered model belongs to another workspace, whose champion is served", self._model)
         self._state = state
-        return state.champion if state is not None and not state.is_foreign else self._alias.value()
+        return state.champion if state is not None and not state.is_foreign else self.alias()
 
     def alias(self) -> RegisteredVersion | None:
-        """Return the version of MLflow's alias `champion`, for a start while the state database is away.
+        """Return the version of MLflow's alias `champion`: all that a server without moves of its workspace knows.
 
         Raises:
-            StoreError: MLflow is away.
+            StoreError: MLflow is away, or no server of MLflow is known.
         """
-        return self._alias.value()
+        if self.has_http:
+            return registry_reader.aliased(self._model)
+        if self._state is not None:
+            raise StoreError(
+                "another workspace owns the registered model: set MLFLOW_TRACKING_URI to the address of MLflow's "
+                "server, whose alias this server then follows"
+            )
+        with database.reading(self._root) as connection:
+            registered_models.refuse_unread(connection, self._model)
+        raise StoreError(f"there is no registry yet: `loopline run {self._model}` makes it")
 
     def challenger(self) -> str | None:
         """Return the number of the challenger, as of the last look.
@@ -113,45 +119,17 @@ class RegistryWatcher:
             return stored.registered if stored else None
         return registry_reader.numbered(self._model, number)
 
-    def _read_moves(self) -> ServingState | None:
-        return champion_moves.serving_state(self._root, self._model)
-
-    def _read_alias(self) -> RegisteredVersion | None:
-        if not self.has_http and not self._alias.exists:
-            if self._state is not None:
-                raise StoreError(
-                    "another workspace owns the registered model: set MLFLOW_TRACKING_URI to the address of MLflow's "
-                    "server, whose alias this server then follows"
-                )
-            raise StoreError(f"there is no registry yet: `loopline run {self._model}` makes it")
-        return registry_reader.aliased(self._model)
-
-
-class _Reader(Generic[Value]):
-    """Reads from a store; from a file of SQLite only when it changed."""
-
-    def __init__(self, read: Callable[[], Value], file: Path | None) -> None:
-        self._read, self._file = read, file
-        self._last: tuple[Stamps, Value] | None = None
-
-    @property
-    def is_file(self) -> bool:
-        return self._file is not None
-
-    @property
-    def exists(self) -> bool:
-        return self._file is not None and self._file.exists()
-
-    def value(self) -> Value:
+    def _newest(self) -> ServingState | None:
+        """Return what the newest move says; a file of SQLite is read only when it changed."""
         if self._file is None:
-            return self._read()
+            return champion_moves.serving_state(self._root, self._model)
         stamps = _stamps(self._file)
         if self._last is not None and self._last[0] == stamps:
             return self._last[1]
-        value = self._read()
+        state = champion_moves.serving_state(self._root, self._model)
         is_settled = max((changed for _, changed in stamps), default=0) < time.time_ns() - SETTLED_S * 1e9
-        self._last = (stamps, value) if is_settled else None
-        return value
+        self._last = (stamps, state) if is_settled else None
+        return state
 
 
 def _stamps(path: Path) -> Stamps:

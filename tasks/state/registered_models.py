@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -50,22 +51,45 @@ def is_followed(connection: Connection, project: str) -> bool:
     return row is None or row.owner not in ("", own_id(connection))
 
 
+def is_unread(connection: Connection, project: str) -> bool:
+    """Return whether MLflow may hold moves and versions of a project that were never read."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import registered_models as models
+
+    row = connection.execute(select(models.c.looked).where(models.c.project == project)).first()
+    return row is not None and row.looked is None
+
+
 def refuse_unread(connection: Connection, project: str) -> None:
     """Refuse to say that there is nothing as long as MLflow may hold moves and versions that were never read.
 
     Raises:
         StoreError: Nobody has looked at MLflow since the update, or since the database was restored.
     """
-    from sqlalchemy import select
-
-    from tasks.host.tables import registered_models as models
-
-    row = connection.execute(select(models.c.looked).where(models.c.project == project)).first()
-    if row is not None and row.looked is None:
+    if is_unread(connection, project):
         raise StoreError(
             f"{project}: its versions must be read from MLflow first, once after an update or a restore: "
             f"`loopline status {project}` reads them as soon as MLflow is there"
         )
+
+
+def note_look(root: Path, projects: Collection[str]) -> None:
+    """Record that MLflow is looked at now.
+
+    Args:
+        root: The workspace's state folder, `.loopline`.
+        projects: The projects; one that was never read stays so.
+
+    Raises:
+        StoreError: The database cannot be used.
+    """
+    from tasks.host.tables import registered_models as models
+
+    is_read = models.c.looked.is_not(None)
+    with database.updating(root) as connection:
+        now = database.clock(connection)
+        connection.execute(models.update().where(models.c.project.in_(projects), is_read).values(looked=now))
 
 
 def ask_again(connection: Connection) -> None:

@@ -148,6 +148,16 @@ def newest_records(root: Path, projects: Sequence[str], step: str, limit: int) -
     return records
 
 
+def recorded_projects(root: Path) -> list[str]:
+    """Return the projects that have a record."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import step_records
+
+    with database.reading(root) as connection:
+        return list(connection.scalars(select(step_records.c.project).distinct()))
+
+
 def _newest_of(root: Path, projects: Sequence[str], steps: Sequence[str], limit: int) -> Sequence[Row[Any]]:
     from tasks.host.tables import step_records
 

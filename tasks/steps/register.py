@@ -27,8 +27,9 @@ from tasks.loop.champion import open_registry
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.step_cache import REFERENCES
 from tasks.mlflow import provenance
-from tasks.mlflow.client import client, reaching_store
+from tasks.mlflow.client import reaching_store
 from tasks.mlflow.delivery import experiment_id
+from tasks.mlflow.embedded_store import open_client
 from tasks.mlflow.model_cache import signing_key
 from tasks.mlflow.onnx_model import onnx_model
 from tasks.state import shared_files
@@ -151,7 +152,7 @@ def _log_model(
 ) -> str:
     """Log an MLflow model of the ONNX flavour with all files; reuse a complete one that a killed run logged."""
     with reaching_store(), _fresh(folder / "model") as model_folder:
-        store = client()
+        store = open_client(loop.workspace)
         experiment = experiment_id(store, loop.workspace, loop.spec.name)
         models = store.search_logged_models([experiment], filter_string=f"tags.`{KEY}` = '{tags[KEY]}'")
         for model in models:

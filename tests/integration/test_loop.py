@@ -418,7 +418,7 @@ def test_a_store_that_is_away_stops_registration_and_loses_nothing(
 
 
 def test_a_registry_that_was_emptied_is_no_new_one(first: Loop, project: Project) -> None:
-    """Its records say what must be there; nothing runs, and nothing is written into the empty file."""
+    """Its records say what must be there; nothing runs, nothing is written into the empty file, and a plan goes on."""
     database = stores.database_file(os.environ["MLFLOW_TRACKING_URI"])
     with closing(sqlite3.connect(database)) as connection:
         connection.execute("pragma wal_checkpoint(truncate)")
@@ -427,8 +427,7 @@ def test_a_registry_that_was_emptied_is_no_new_one(first: Loop, project: Project
     try:
         with pytest.raises(StoreError, match=r"holds nothing of tiny, whose version \d was .* copy; or, .* remove "):
             carry_round(project, "train.epochs=9")
-        with pytest.raises(StoreError, match="lost or emptied"):
-            StepCache(project, read_spec(project.spec_path)).plan()
+        assert StepCache(project, read_spec(project.spec_path)).plan()
         assert database.read_bytes() == b""
         assert last_loop(first.state) == book
     finally:

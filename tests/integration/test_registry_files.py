@@ -11,8 +11,9 @@ from tasks.loop.champion import open_registry
 from tasks.mlflow import registry_reader
 from tasks.mlflow.client import client
 from tasks.mlflow.delivery import experiment_id
+from tasks.mlflow.lost_store import refuse_lost
 from tasks.mlflow.model_cache import cached_version, with_verdict
-from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, numbered, refuse_lost, registered
+from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, numbered, registered
 from tests.told_facts import verdict
 
 pytestmark = pytest.mark.usefixtures("module_environment")

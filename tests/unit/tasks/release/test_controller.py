@@ -1,10 +1,6 @@
 """The follower, look by look, without workers: what it brings, lets in, refuses, and takes back."""
 
-import contextlib
 import json
-import os
-import shutil
-import sqlite3
 import subprocess
 import sys
 import threading
@@ -15,15 +11,17 @@ import pytest
 
 from models.files import sha256, write_json
 from models.serving.registry import FILES
+from models.serving.registry_comparison import Projection
 from models.serving.releases import PLAN, Canary, ReleasePlan
-from tasks.host import database, processes, stores
+from tasks.host import database, processes
 from tasks.release import controller
 from tasks.release.controller import SWAPS_FILE, Background, ReleaseController, follow
 from tasks.release.settings import ServerSettings
 from tasks.release.shared_state import VersionOutcomes, WorkerReport
-from tasks.state import champion_moves, shadows
+from tasks.state import champion_moves, registered_models, shadows
+from tests.alias_server import alias_server
 from tests.served_models import write_served
-from tests.serving import crown, register, register_in_mlflow
+from tests.serving import crown, register
 from tests.unit.tasks.release.test_shadow import log
 
 
@@ -35,27 +33,39 @@ def tried(monkeypatch):
     return found
 
 
-@pytest.fixture(params=[register, register_in_mlflow], ids=["moves", "alias"])
+@pytest.fixture
+def mlflow(monkeypatch):
+    """MLflow's server, where the alias is followed."""
+    with alias_server() as (registry, url):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+        yield registry
+
+
+@pytest.fixture(params=["moves", "alias"])
 def enrol(workspace, request):
     """Register a version with an alias; gives the folder of the store."""
+    put_version = register if request.param == "moves" else request.getfixturevalue("mlflow").register
 
     def put(number, alias="champion", plan=None, **serve):
         folder = workspace.root / "store" / number
         write_served(folder)
         write_json(folder / "spec.json", {"serve": serve})
         tags = {FILES: json.dumps({path.name: sha256(path) for path in folder.iterdir()})}
-        request.param(workspace, "tiny", number, {**tags, PLAN: plan.model_dump_json() if plan else ""}, folder, alias)
+        put_version(workspace, "tiny", number, {**tags, PLAN: plan.model_dump_json() if plan else ""}, folder, alias)
         return folder
 
     return put
 
 
 @pytest.fixture
-def lead(workspace, monkeypatch):
+def lead(workspace, monkeypatch, request):
+    if "enrol" in request.fixturenames:
+        request.getfixturevalue("enrol")  # it says which registry is followed
     found = ReleaseController(ServerSettings(str(workspace.root), ("tiny",)), "tiny")
     found.shadowed = []
     monkeypatch.setattr(found._background, "shadow", found.shadowed.append)
     monkeypatch.setattr(found._background, "give_back", lambda *_: None)
+    monkeypatch.setattr(found, "_look_first", lambda: None)
     yield found
     found.end()
 
@@ -93,10 +103,10 @@ def test_a_refused_version_is_tried_again_after_a_pause(lead, enrol, monkeypatch
     assert (now.stable, now.refused) == ("2", {})
 
 
-def test_while_the_registry_is_away_everything_goes_on_and_a_start_takes_the_cache(lead, enrol, workspace):
+def test_while_the_registry_is_away_everything_goes_on_and_a_start_takes_the_cache(lead, enrol, workspace, monkeypatch):
     enrol("1")
     after(lead)
-    lose_registry(workspace)
+    lose_registry(workspace, monkeypatch)
     now = after(lead)
     assert (now.stable, now.away.endswith(": the version that answers stays")) == ("1", True)
     lead._lock.release()
@@ -106,18 +116,18 @@ def test_while_the_registry_is_away_everything_goes_on_and_a_start_takes_the_cac
     assert (now.stable, now.away.endswith(": beginning with version 1 from the cache")) == ("1", True)
 
 
-def lose_registry(workspace):
-    shutil.rmtree(stores.database_file(os.environ["MLFLOW_TRACKING_URI"]).parent)
+def lose_registry(workspace, monkeypatch):
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     (workspace.state / database.FILE).write_text("no database")
 
 
-def test_once_moves_were_read_a_lost_database_leads_nobody_back_to_the_alias(lead, workspace):
+def test_once_moves_were_read_a_lost_database_leads_nobody_back_to_the_alias(mlflow, lead, workspace):
     """Nor one that was restored from before the first move."""
     crown(workspace, "tiny", "1")
     after(lead)
     for path in workspace.state.glob(f"{database.FILE}*"):
         path.unlink()
-    register_in_mlflow(workspace, "tiny", "2", {}, workspace.root, "champion")
+    mlflow.register(workspace, "tiny", "2", {}, workspace.root, "champion")
     now = after(lead)
     assert (now.stable, now.refused) == ("1", {})
     assert "holds no move of tiny any more" in now.away
@@ -127,15 +137,13 @@ def test_once_moves_were_read_a_lost_database_leads_nobody_back_to_the_alias(lea
     assert (now.stable, now.away) == ("3", "")
 
 
-def test_a_registry_that_has_no_champion_any_more_changes_nothing(lead, enrol, workspace, caplog):
+def test_a_registry_that_has_no_champion_any_more_changes_nothing(mlflow, lead, enrol, workspace, caplog):
     enrol("1")
     after(lead)
     with database.writing(workspace.state) as connection:
         if champion_moves.read(connection, "tiny"):
             champion_moves.record(connection, "tiny", 1, action="removed", before="1", after=None)
-    path = stores.database_file(os.environ["MLFLOW_TRACKING_URI"])
-    with contextlib.closing(sqlite3.connect(path)) as registry, registry:
-        registry.execute("delete from registered_model_aliases")
+    mlflow.aliases.clear()
     assert after(lead).stable == "1"
     assert "the registry has no champion" in caplog.text
 
@@ -328,3 +336,16 @@ def test_what_mlflow_tells_is_looked_for_once_more_after_a_look_that_runs(lead, 
 
 def sleeping():
     return subprocess.Popen([sys.executable, "-c", "import time; time.sleep(60)"])
+
+
+def test_moves_that_only_mlflow_holds_are_read_at_the_start(workspace, monkeypatch):
+    """As after an update from an older Loopline, whose moves are in MLflow's tags."""
+    looks = []
+    monkeypatch.setattr(Background, "look", lambda _: looks.append("look"))
+    for looked in (None, 1.0):
+        with database.writing(workspace.state) as connection:
+            registered_models.save(connection, "tiny", Projection(looked=looked))
+        lead = ReleaseController(ServerSettings(str(workspace.root), ("tiny",)), "tiny")
+        lead.step()
+        lead._lock.release()
+        assert looks == ["look"]

@@ -8,13 +8,21 @@ import pytest
 from models.errors import StoreError, UsageError
 from models.serving.registry_comparison import Projection
 from tasks.host import database, stores
-from tasks.mlflow import registry_reader
 from tasks.release.registry_watcher import FILE_S, SERVER_S, RegistryWatcher
 from tasks.state import champion_moves, registered_models
 from tasks.state.workspace_id import workspace_id
-from tests.serving import register, register_in_mlflow
+from tests.alias_server import alias_server
+from tests.serving import register
 
 ONLY_MLFLOW = "postgresql://ada:secret@db/mlflow"
+
+
+@pytest.fixture
+def mlflow(monkeypatch):
+    """MLflow's server."""
+    with alias_server() as (registry, url):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+        yield registry
 
 
 @pytest.fixture
@@ -35,9 +43,8 @@ def crown(workspace, number, put=register):
 
 def age(workspace):
     """As if the files had last changed a while ago."""
-    for folder in (workspace.state, workspace.state / "mlflow"):
-        for file in folder.glob("*.db*"):
-            os.utime(file, (time.time() - 60, time.time() - 60))
+    for file in workspace.state.glob("*.db*"):
+        os.utime(file, (time.time() - 60, time.time() - 60))
 
 
 def test_a_registry_that_was_never_made_is_away(watcher):
@@ -45,34 +52,40 @@ def test_a_registry_that_was_never_made_is_away(watcher):
         watcher.champion()
 
 
-@pytest.mark.parametrize(
-    ("put", "module", "name"),
-    [(register, champion_moves, "serving_state"), (register_in_mlflow, registry_reader, "aliased")],
-)
-def test_a_file_that_did_not_change_is_not_read_again(workspace, watcher, monkeypatch, put, module, name):
-    crown(workspace, "1", put)
+def test_a_file_that_did_not_change_is_not_read_again(workspace, watcher, monkeypatch):
+    crown(workspace, "1")
     age(workspace)
-    reads = count_reads(monkeypatch, module, name)
+    reads = count_reads(monkeypatch, champion_moves, "serving_state")
     assert [watcher.champion().number for _ in range(5)] == ["1"] * 5
     assert len(reads) == 1
-    crown(workspace, "2", put)
+    crown(workspace, "2")
     assert [watcher.champion().number for _ in range(3)] == ["2"] * 3
     assert len(reads) == 4, "one that changed just now may change again within the same tick"
 
 
-def test_a_registry_without_the_model_has_no_champion(workspace):
-    crown(workspace, "1")
+def test_a_registry_without_the_model_has_no_champion(workspace, mlflow):
+    crown(workspace, "1", mlflow.register)
+    mlflow.aliases.clear()
     assert RegistryWatcher(workspace.state, "other").champion() is None
 
 
-def test_a_move_wins_over_the_alias_and_names_where_the_files_are(workspace, watcher):
+def test_what_only_mlflow_holds_must_be_read_from_it_first(workspace, watcher):
+    """The rows of its moves are not there yet; its own file is for MLflow alone to read."""
+    with database.writing(workspace.state) as connection:
+        registered_models.save(connection, "tiny", Projection())
+    with pytest.raises(StoreError, match="its versions must be read from MLflow first"):
+        watcher.champion()
+
+
+def test_a_move_wins_over_the_alias_and_names_where_the_files_are(workspace, mlflow, watcher):
     crown(workspace, "1")
     register(workspace, "tiny", "3", {}, workspace.root / "third", "challenger")
-    crown(workspace, "2", register_in_mlflow)
+    crown(workspace, "2", mlflow.register)
     champion = watcher.champion()
     assert (champion.number, champion.tags["n"], champion.place) == ("1", "1", str(workspace.root))
     assert (watcher.challenger(), watcher.version("3").place) == ("3", str(workspace.root / "third"))
     assert watcher.version("2") is None, "only MLflow has it"
+    assert mlflow.requests == []
 
 
 def test_a_champion_that_was_removed_is_none_whatever_the_alias_says(workspace, watcher):
@@ -82,9 +95,9 @@ def test_a_champion_that_was_removed_is_none_whatever_the_alias_says(workspace, 
     assert watcher.champion() is None
 
 
-def test_the_model_of_another_workspace_is_followed_by_its_alias(workspace, watcher, monkeypatch, caplog):
+def test_the_model_of_another_workspace_is_followed_by_its_alias(workspace, mlflow, watcher, monkeypatch, caplog):
     crown(workspace, "1")
-    crown(workspace, "2", register_in_mlflow)
+    crown(workspace, "2", mlflow.register)
     for owner, champion in ((workspace_id(workspace.state), "1"), ("another", "2")):
         with database.writing(workspace.state) as connection:
             registered_models.save(connection, "tiny", Projection(owner))
