@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import time
+
 import click
 
 from flows.console import options
+from flows.console.history import looked
 from models.errors import first_of
 from models.pipeline.keys import declared
 from models.pipeline.steps import PlannedStep
@@ -92,6 +95,9 @@ def _planned(project: Project, spec: Spec) -> tuple[StepCache, list[PlannedStep]
     first_look(project.workspace, [spec.name])
     if owner := registry_reader.foreign_owner(project.workspace.state, spec.name):
         click.echo(f"a run would be refused: {registered_models.foreign(spec.name, owner)}", err=True)
+    projection = registered_models.projection_of(project.workspace.state, spec.name)
+    if projection.number:
+        click.echo(looked(projection.looked, time.time()), err=True)
     step_cache = StepCache(project, spec)
     return step_cache, step_cache.plan()
 

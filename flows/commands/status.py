@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from flows.console import options
+from flows.console.history import looked
 from models.report.data import labelled
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import TITLES, ago, clock, coverage, front_page, measured, size, upcoming
@@ -83,6 +84,8 @@ def _plain_project(project: ProjectFacts) -> dict[str, Any]:
         "failure": project.loop.failure or None,
         "registry": project.registry or None,
         "mlflow": project.mlflow or None,
+        "mlflow_looked": project.mlflow_looked,
+        "moves_waiting": project.num_waiting,
         "champion": champion.number if champion else None,
         "champion_metric": champion.metric if champion else None,
         "champion_since": move.at if move else None,
@@ -121,8 +124,9 @@ def _lines(project: ProjectFacts, now: float, *, at_length: bool) -> list[tuple[
         ("champion", _champion(project, now)),
         ("last loop", f"{project.loop.state}{step}{began}"),
     ]
-    if project.mlflow:
-        lines.append(("MLflow", f"does not follow: {project.mlflow}"))
+    if project.mlflow or project.num_waiting:
+        trouble = f"does not follow: {project.mlflow}; " if project.mlflow else ""
+        lines.append(("MLflow", f"{trouble}moves that wait for it: {project.num_waiting}"))
     if project.loop.decision and project.loop.reasons:
         lines.append(("verdict", f"{project.loop.decision}: {project.loop.reasons[0]}"))
     window = measured(project)
@@ -158,6 +162,8 @@ def _more(project: ProjectFacts, now: float) -> list[tuple[str, str]]:
         lines.append(
             ("backtest", f"{project.backtest} (page: .loopline/projects/{project.name}/backtest/backtest.html)")
         )
+    if project.moves:
+        lines.append(("looked", looked(project.mlflow_looked, now)))
     lines += [("move", f"{move.action} to version {move.after}, {ago(move.at, now)}") for move in project.moves[:5]]
     return lines
 

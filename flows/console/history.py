@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from models.report.overview_page import ago
 from models.serving.registry import ChampionMove
 from models.serving.registry_comparison import Projection
 from models.serving.releases import ReleasePlan
@@ -52,6 +53,11 @@ def _carried(model: Projection, waiting: int) -> str:
         return f"MLflow has all moves: its alias is version {model.alias or 'none'}"
     why = f": {model.trouble}" if model.trouble else ""
     return f"moves that wait for MLflow: {waiting}{why}"
+
+
+def looked(moment: float | None, now: float) -> str:
+    """Return when MLflow was last looked at (Unix time, seconds; None: never), in words."""
+    return "MLflow was never looked at" if moment is None else f"MLflow was last looked at {ago(moment, now)}"
 
 
 def _versions(move: ChampionMove) -> str:

@@ -111,6 +111,8 @@ class ProjectFacts(FrozenModel):
     error: str | None = Field(None, description="Why its spec or stores could not be read; the rest is then empty.")
     registry: str = Field("", description="Why the registry cannot be read: champion and challenger are not known.")
     mlflow: str = Field("", description="Why MLflow does not follow the moves of its champion; empty: it does.")
+    mlflow_looked: float | None = Field(None, description="When MLflow was last looked at; Unix time. None: never.")
+    num_waiting: int = Field(0, description="Moves of its champion that MLflow does not have yet.")
     light: TrafficLight = TrafficLight(colour="amber", reasons=["nothing is known yet"])
     champion: RegisteredVersion | None = None
     challenger: RegisteredVersion | None = None

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import re
+import time
 from pathlib import Path
 
 import pytest
@@ -67,3 +69,18 @@ def test_a_project_without_a_move_names_what_makes_one(state: Path) -> None:
     assert shown.output == "tiny: no move so far: `loopline run tiny` makes the first\n"
     several = CliRunner().invoke(loopline, ["release", "tiny", "--history", "--end"])
     assert "expected one of them" in str(several.exception)
+
+
+def test_status_and_plan_say_when_mlflow_was_looked_at_and_status_what_waits(state: Path) -> None:
+    with database.writing(state) as connection:
+        looked = Projection(number=2, alias="2", looked=time.time() - 14, trouble="MLflow is away")
+        registered_models.save(connection, "tiny", looked)
+    status = CliRunner().invoke(loopline, ["status", "tiny"], catch_exceptions=False).output
+    assert "MLflow       does not follow: MLflow is away; moves that wait for it: 1\n" in status
+    assert re.search(r"looked       MLflow was last looked at \d\d s ago", status)
+    (project,) = json.loads(CliRunner().invoke(loopline, ["status", "tiny", "--json"]).stdout)["projects"]
+    assert (project["mlflow"], project["moves_waiting"]) == ("MLflow is away", 1)
+    assert project["mlflow_looked"] == looked.looked
+    plan = CliRunner().invoke(loopline, ["plan", "tiny", "--json"], catch_exceptions=False)
+    assert re.fullmatch(r"MLflow was last looked at \d\d s ago\n", plan.stderr)
+    assert json.loads(plan.stdout)
