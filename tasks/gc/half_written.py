@@ -12,7 +12,7 @@ from tasks.gc.candidates import GarbageCandidate, of_path
 from tasks.gc.snapshot import Snapshot
 from tasks.host import database
 from tasks.host.workspace import Workspace
-from tasks.state.delta.delta_commits import COMMITS
+from tasks.state.delta.places import COMMITS
 from tasks.state.segments import KINDS, STALE_S, segments_folder
 
 WRITER = re.compile(r"\.(\d+)-\w{8,}\.tmp$")  # how `models.files` and Delta logs name unfinished files

@@ -32,8 +32,8 @@ from tasks.loop.carry_runs import RunCarrier
 from tasks.platform import open_signals
 from tasks.platform.services import supervisor
 from tasks.prefect import events
-from tasks.state.delta.delta_commits import commits_since_checkpoint
 from tasks.state.delta.delta_log import FEWEST_PARTS
+from tasks.state.delta.places import commits_since_checkpoint
 from tasks.state.delta.shared_log import shared_log
 from tasks.state.ingest_segments import move_held, moving, waits
 from tasks.state.predictions import label_store, prediction_log

@@ -31,7 +31,7 @@ from tasks.platform.services import ports, services_of, supervisor
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 from tasks.ranks.places import checked_spec
 from tasks.state import registered_models, segments
-from tasks.state.delta.delta_log import DAMAGED
+from tasks.state.delta.places import DAMAGED
 from tasks.state.lags import lags
 
 LATE_S = 120.0

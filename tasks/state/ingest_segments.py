@@ -30,6 +30,8 @@ from tasks.state.segments import KINDS, Segment, segments, segments_folder, swee
 if TYPE_CHECKING:
     import pyarrow as pa
 
+    from tasks.state.delta.delta_log import DeltaLog
+
 PIECE_BYTES = 1 << 22
 """Bytes of the records that are moved in one append; moving uses a few times as much memory."""
 LABELS_OF_RECORD = 10_000
@@ -129,7 +131,7 @@ def share_labels(state: Path, labels: pa.Table) -> None:
         for (labelled_at, giver), same in groupby(zip(*columns, strict=True), itemgetter(2, 3)):
             ids, values = zip(*((row[0], row[1]) for row in same), strict=True)
             records.append(orjson.dumps({"ids": ids, "labels": values, "at": labelled_at, "by": giver}).decode())
-    shared.append("labels", records, {f"person:{uuid.uuid4()}": 1})
+    shared.add("labels", records, {f"person:{uuid.uuid4()}": 1})
 
 
 def _share(state: Path, kind: Literal["predictions", "labels"], shared: SharedLog) -> int:
@@ -143,7 +145,7 @@ def _share(state: Path, kind: Literal["predictions", "labels"], shared: SharedLo
 
     def add(records: list[Any], offsets: Mapping[str, int]) -> int:
         named = {_source(host, name): offset for name, offset in offsets.items()}
-        number = shared.append(kind, [orjson.dumps(record).decode() for record in records], named)
+        number = shared.add(kind, [orjson.dumps(record).decode() for record in records], named)
         if number and number % MOST_FILES == 0:  # one of the hosts, at its turn
             with contextlib.suppress(StoreError):
                 shared.compact()
@@ -171,14 +173,14 @@ def _receive(state: Path, shared: SharedLog) -> int:
     """Copy what is new in the shared log; a commit of the prediction log has the append that it reaches."""
     import orjson
 
-    note = state / "serving" / RECEIVED
+    log, note = prediction_log(state), state / "serving" / RECEIVED
     cursor = read_json(note)
     added = 0
-    for records in shared.scan(int(cursor.get("append", 0)), str(cursor.get("table", ""))):
+    for records in shared.records(int(cursor.get("append", 0)), str(cursor.get("table", ""))):
         source = f"{SHARED}:{records.table}"
-        moved = prediction_log(state).offsets([source])[source]
+        moved = log.offsets([source])[source]
         new = [orjson.loads(text) for number, text in records.by_kind.get("predictions", []) if number > moved]
-        added += _add_predictions(state, new, {source: records.upto}) if new else 0
+        added += _add_predictions(state, log, new, {source: records.upto}) if new else 0
         labels = [orjson.loads(text) for _, text in records.by_kind.get("labels", [])]
         added += _add_labels(state, labels) if labels else 0
         # a lost note costs time: `done` and the labels themselves decide
@@ -190,17 +192,18 @@ def _move_predictions(state: Path) -> int:
     folder = segments_folder(state, "predictions")
     if not waiting(folder):
         return 0
-    stored = prediction_log(state).offsets([segment.name for segment in segments(folder)])
-    return _move(folder, stored, lambda records, offsets: _add_predictions(state, records, offsets))
+    log = prediction_log(state)  # one for all: opening a table costs more than reading on in it
+    stored = log.offsets([segment.name for segment in segments(folder)])
+    return _move(folder, stored, lambda records, offsets: _add_predictions(state, log, records, offsets))
 
 
-def _add_predictions(state: Path, records: list[Any], offsets: Mapping[str, int]) -> int:
+def _add_predictions(state: Path, log: DeltaLog, records: list[Any], offsets: Mapping[str, int]) -> int:
     from models.feedback.log_rows import prediction_rows
 
     table = _rows_of(prediction_rows, records, state / "serving" / "odd.jsonl")
     if table is None:
         return 0
-    prediction_log(state).append(table, offsets=offsets)
+    log.append(table, offsets=offsets)
     return int(table.num_rows)
 
 

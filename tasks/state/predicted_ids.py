@@ -63,11 +63,11 @@ def _hashes_of(log: DeltaLog, part: LogPart) -> np.ndarray:
 
     def read() -> np.ndarray:
         for current in log.parts():
-            cache.path(f"{current.path.stem}.npy")
+            cache.path(f"{_stem(current)}.npy")
         cache.prune(0)  # hash files of parts that no longer exist
         return _read(log, part)
 
-    hashes: np.ndarray = cache.get(part.path.stem, mapped_array(), read)
+    hashes: np.ndarray = cache.get(_stem(part), mapped_array(), read)
     return hashes
 
 
@@ -76,3 +76,7 @@ def _read(log: DeltaLog, part: LogPart) -> np.ndarray:
 
     tables = log.scan(part.first - 1, part.last, ["id"], MOST_ROWS)
     return np.sort(np.concatenate([np.zeros(0, np.uint64), *(id_hashes(table.column("id")) for table in tables)]))
+
+
+def _stem(part: LogPart) -> str:
+    return part.name.removesuffix(".parquet")

@@ -23,11 +23,10 @@ ACTS = {
     "tasks/state/step_store.py: delete by sweep": "older than its rule, by names that a later epoch has not",
     "tasks/state/shared_files.py: put_file by publish": "its name ends with the epoch, and the highest is read",
     "tasks/state/shared_files.py: delete by publish": "named by an earlier epoch",
-    "tasks/state/delta/shared_log.py: create by _opened": "a table's first commit; of several hosts one does it",
-    "tasks/state/delta/shared_log.py: delete by forget": "rows by their age, in a commit that a later one refuses",
-    "tasks/state/delta/shared_log.py: vacuum by forget": "files that no commit names since hours",
-    "tasks/state/delta/delta_commits.py: vacuum by tidy": "files of a machine's log that no commit names",
-    "tasks/state/delta/shared_log.py: vacuum by compact": "files that no commit names since hours",
+    "tasks/state/delta/places.py: put by write": "a log's file under a new name, before the commit that names it",
+    "tasks/state/delta/places.py: delete by delete": "a log's files that no commit names, hours ago or by age of rows",
+    "tasks/state/delta/log_table.py: create by declare": "a table's first commit; of several hosts one does it",
+    "tasks/state/delta/log_table.py: vacuum by unused": "only lists files that no commit names",
 }
 
 

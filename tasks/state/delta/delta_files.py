@@ -3,15 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import os
 import re
 import uuid
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import IO, TYPE_CHECKING, Any, NamedTuple
 
 from models.errors import StoreError
-from models.files import sync
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -34,13 +32,19 @@ class LogPart(NamedTuple):
 
     first: int
     last: int
-    path: Path
+    name: str
     rows: int
     times: tuple[int, int]
+    size: int
+    """Bytes of the file."""
 
 
-def opened(path: Path) -> pq.ParquetFile:
+def opened(source: Path | IO[bytes], where: str) -> pq.ParquetFile:
     """Open a file for reading.
+
+    Args:
+        source: Its path, or its content.
+        where: What an error calls it.
 
     Raises:
         DamagedFileError: It is not a complete file.
@@ -50,13 +54,13 @@ def opened(path: Path) -> pq.ParquetFile:
     import pyarrow.parquet as pq
 
     try:
-        return pq.ParquetFile(path)
+        return pq.ParquetFile(source)
     except pa.ArrowInvalid as error:
-        raise DamagedFileError(f"{path}: no whole Parquet file ({error})") from error
+        raise DamagedFileError(f"{where}: no whole Parquet file ({error})") from error
 
 
 def rows_of(
-    file: pq.ParquetFile, part: LogPart, since: int, upto: int, columns: Sequence[str] | None, batch: int
+    file: pq.ParquetFile, where: str, part: LogPart, since: int, upto: int, columns: Sequence[str] | None, batch: int
 ) -> Iterator[pa.Table]:
     """Yield the rows of an open file that belong to the appends after `since`, up to `upto`, with the column `APPEND`.
 
@@ -80,7 +84,7 @@ def rows_of(
     except (pa.ArrowInvalid, OSError) as error:
         if isinstance(error, OSError) and error.errno is not None:  # an error of the disk, not of the content
             raise
-        raise DamagedFileError(f"{part.path}: its rows cannot be decoded ({error})") from error
+        raise DamagedFileError(f"{where}: its rows cannot be decoded ({error})") from error
 
 
 def by_append(table: pa.Table, batch: int, *, numbered: bool) -> Iterator[pa.Table]:
@@ -94,9 +98,16 @@ def by_append(table: pa.Table, batch: int, *, numbered: bool) -> Iterator[pa.Tab
         yield rows.slice(start, batch)
 
 
-def written(folder: Path, tables: Sequence[pa.Table], schema: pa.Schema) -> LogPart:
-    """Write and sync a file with some rows, by `at`, in the types of `schema`; a commit adds it to the table."""
+def written(write: Callable[[str, pa.Buffer], None], tables: Sequence[pa.Table], schema: pa.Schema) -> LogPart:
+    """Write a file with some rows, by `at`, in the types of `schema`; a commit adds it to the table.
+
+    Args:
+        write: Stores a new file durably, by its name and content.
+        tables: The rows.
+        schema: The table's schema.
+    """
     import numpy as np
+    import pyarrow as pa
     import pyarrow.compute as pc
     import pyarrow.parquet as pq
 
@@ -108,17 +119,12 @@ def written(folder: Path, tables: Sequence[pa.Table], schema: pa.Schema) -> LogP
     times = times_of(table)
     table = table if (np.diff(times) >= 0).all() else table.take(np.argsort(times, kind="stable"))
     first, last = pc.min_max(table.column(APPEND)).as_py().values()
-    path = folder / f"{first:012d}-{last:012d}-{uuid.uuid4().hex[:12]}.parquet"
-    try:
-        with path.open("xb") as file:
-            pq.write_table(table, file, compression="zstd", row_group_size=BATCH_ROWS)
-            file.flush()
-            os.fsync(file.fileno())
-        sync(folder)
-    except BaseException:
-        path.unlink(missing_ok=True)
-        raise
-    return LogPart(first, last, path, table.num_rows, (int(times.min()), int(times.max())))
+    name = f"{first:012d}-{last:012d}-{uuid.uuid4().hex[:12]}.parquet"
+    file = pa.BufferOutputStream()
+    pq.write_table(table, file, compression="zstd", row_group_size=BATCH_ROWS)
+    content = file.getvalue()
+    write(name, content)
+    return LogPart(first, last, name, table.num_rows, (int(times.min()), int(times.max())), content.size)
 
 
 def storable(table: pa.Table) -> pa.Table:

@@ -12,30 +12,13 @@ from __future__ import annotations
 
 import contextlib
 import logging
-import shutil
-import threading
+import random
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING
 
 from models.errors import StoreError
-from models.files import storing, sync
-from tasks.state.delta.delta_commits import (
-    COMMITS,
-    REPLACED_H,
-    Action,
-    commit,
-    commits_since_checkpoint,
-    declaration,
-    drop_damaged_checkpoint,
-    newest_commit,
-    newest_cursor,
-    now_ms,
-    schema_of,
-    tidy,
-    transaction,
-)
 from tasks.state.delta.delta_files import (
     APPEND,
     BATCH_ROWS,
@@ -53,38 +36,35 @@ from tasks.state.delta.delta_files import (
     times_of,
     written,
 )
+from tasks.state.delta.log_table import REPLACED, LogTable, TakenError
+from tasks.state.delta.places import DAMAGED, REPLACED_H, DiskPlace, Place
 
 if TYPE_CHECKING:
     import numpy as np
     import pyarrow as pa
-    from deltalake import DeltaTable
-    from filelock import FileLock
     from numpy.typing import NDArray
 
 FEWEST_PARTS = 8
 """Fewest neighbouring files that are merged; each row is then written about log8(rows) times in all."""
-DAMAGED = "_damaged"
-"""The folder within a log to which unreadable files are moved; Delta ignores names that begin with `_`."""
-_TRIES = 5
+MOST_BYTES = 1 << 26
+_TRIES = 30
 _log = logging.getLogger("loopline.log")
 
-T = TypeVar("T")
 
-
-class DeltaLog:
-    """The log in one folder.
+class OrderedLog:
+    """The log at one place.
 
     Args:
-        folder: The table's folder; the first append creates it.
+        place: Where its files are.
         fields: The columns of every row, with their types; other columns may differ between appends.
+        most_bytes: Maximum bytes of a compacted file, compressed; merging holds its rows in memory.
     """
 
-    def __init__(self, folder: Path, fields: pa.Schema) -> None:
-        self.folder = folder
+    def __init__(self, place: Place, fields: pa.Schema, most_bytes: int = MOST_BYTES) -> None:
+        self.place = place
         self._fields = fields
-        self._threads = threading.RLock()
-        self._lock: FileLock | None = None
-        self._snapshot: tuple[int, DeltaTable | None] = -1, None
+        self._most_bytes = most_bytes
+        self._table = LogTable(place)
 
     def append(self, table: pa.Table, key: str | None = None, offsets: Mapping[str, int] | None = None) -> int:
         """Append rows and return the cursor after them; on return they are on disk.
@@ -97,30 +77,43 @@ class DeltaLog:
         Raises:
             StoreError: The disk is full or the folder cannot be written; nothing was added.
         """
+        return self.added(table, key, offsets) or self.cursor()
+
+    def added(self, table: pa.Table, key: str | None = None, offsets: Mapping[str, int] | None = None) -> int:
+        """Do the work of `append`; return the number of this append, 0 if nothing was added."""
+        if not table.num_rows:
+            return 0
+        rows = storable(table)
+        for attempt in range(_TRIES):
+            with self.place.writing():
+                try:
+                    return self._added(rows, key, offsets or {})
+                except TakenError:  # another host was first
+                    problem = attempt
+            time.sleep(random.uniform(0, 0.05 * (problem + 1)))  # noqa: S311 - no secret
+        raise StoreError(f"{self.place.address}: other hosts were first {_TRIES} times: the records wait, run again")
+
+    def _added(self, rows: pa.Table, key: str | None, offsets: Mapping[str, int]) -> int:
         import pyarrow as pa
 
-        if not table.num_rows or (key is not None and self.has(key)):
-            return self.cursor()
-        rows = storable(table)
-        with storing(self.folder), self._locked():
-            if key is not None and self.has(key):
-                return self.cursor()
-            rows, number = self._renamed(rows), self.cursor() + 1
-            rows = rows.append_column(APPEND, pa.array([number] * rows.num_rows, pa.int64()))
-            for field in self._fields:
-                if field.name not in rows.column_names:
-                    rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
-            part, actions = self._fitted(rows)
-            actions += [transaction(key, number)] if key is not None else []
-            actions += [transaction(source, offset, updated_ms=now_ms()) for source, offset in (offsets or {}).items()]
-            commit(self.folder, number, [], [part], actions)
+        last, *reached = self._table.numbers([APPEND, *offsets])
+        is_there = offsets and all(
+            version is not None and version >= offset for version, offset in zip(reached, offsets.values(), strict=True)
+        )
+        if is_there or (key is not None and self.has(key)):
+            return 0
+        rows, number = self._renamed(rows), (last or 0) + 1
+        rows = rows.append_column(APPEND, pa.array([number] * rows.num_rows, pa.int64()))
+        for field in self._fields:
+            if field.name not in rows.column_names:
+                rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
+        marks = {APPEND: number} if key is None else {APPEND: number, key: number}
+        self._table.commit([], [self._fitted(rows)], marks, offsets)
         return number
 
     def has(self, key: str) -> bool:
-        """Return whether the log has an append with this key whose rows were not lost with a damaged file."""
-        number = self._read(lambda table: table.transaction_version(key))
-        lost = [path.stem.split("-") for path in (self.folder / DAMAGED).glob("*.parquet")]
-        return number is not None and not any(int(first) <= number <= int(last) for first, last in lost)
+        """Return whether the log has an append with this key."""
+        return self._table.numbers([key]) != [None]
 
     def offsets(self, sources: Iterable[str]) -> dict[str, int]:
         """Return how far some sources were read for the log's rows; reading on from there adds each row once.
@@ -128,16 +121,17 @@ class DeltaLog:
         What the offsets rest on is on disk, even if the process that added the rows was killed meanwhile.
         """
         names = list(sources)
-        versions = self._read(lambda table: {name: table.transaction_version(name) or 0 for name in names})
-        if versions is None:
-            return dict.fromkeys(names, 0)
-        sync(self.folder / COMMITS)
-        return versions
+        versions = self._table.numbers(names)
+        self.place.settle()
+        return {name: version or 0 for name, version in zip(names, versions, strict=True)}
 
     def cursor(self) -> int:
-        """Return the number of the last append; 0 for an empty log. Reads a listing and the newest commit."""
-        newest = newest_cursor(self.folder)
-        return newest if newest is not None else self.offsets([APPEND])[APPEND]
+        """Return the number of the last append; 0 for an empty log."""
+        return self.offsets([APPEND])[APPEND]
+
+    def identity(self) -> str:
+        """Return the id of the table, which another one at this place does not have; empty if there is none."""
+        return self._table.read(lambda table: str(table.metadata().id)) or ""
 
     def parts(self, since: int = 0) -> list[LogPart]:
         """Return the files with the appends after `since`, oldest first; each append is in at most one of them.
@@ -145,22 +139,7 @@ class DeltaLog:
         Raises:
             StoreError: The table cannot be read.
         """
-        import pyarrow as pa
-
-        actions = self._read(lambda table: pa.table(table.get_add_actions(flatten=True)))
-        if actions is None:
-            return []
-        spans = [actions.column(f"{side}.{APPEND}").to_pylist() for side in ("min", "max")]
-        times = [
-            actions.column(f"{side}.at").cast(pa.timestamp("us", tz="UTC")).cast(pa.int64()).to_pylist()
-            for side in ("min", "max")
-        ]
-        columns = (*spans, actions.column("path").to_pylist(), actions.column("num_records").to_pylist(), *times)
-        parts = [
-            LogPart(first, last, self.folder / path, rows, (begin, end))
-            for first, last, path, rows, begin, end in zip(*columns, strict=True)
-        ]
-        return sorted(part for part in parts if part.last > since)
+        return [part for part in self._table.parts() if part.last > since]
 
     def scan(
         self,
@@ -218,16 +197,12 @@ class DeltaLog:
             How many files were merged.
         """
         merged = 0
-        while _worth_merging(self.parts()):
-            with storing(self.folder), self._locked():
-                run = _worth_merging(self.parts())  # again: another compactor may have been faster
-                if run:
-                    self._replace(run, [rows for part in run for rows in self._rows(part, 0, part.last)], is_same=True)
-                    merged += len(run)
-        if commits_since_checkpoint(self.folder) >= FEWEST_PARTS:
-            with storing(self.folder), self._locked():
-                self._read(lambda table: tidy(table, self.folder))
-                self._snapshot = -1, None  # it may refer to files that were deleted
+        with contextlib.suppress(TakenError):  # another host replaces files
+            while _worth_merging(self.parts(), self._most_bytes):
+                merged += self._merge()
+        if merged or self.place.commits_since_checkpoint() >= FEWEST_PARTS:
+            with self.place.writing():
+                self._table.tidy()
         return merged
 
     def forget(self, before_us: int, spared: Callable[[pa.Table], NDArray[np.bool_]] | None = None) -> int:
@@ -244,11 +219,12 @@ class DeltaLog:
         """
         import pyarrow as pa
 
-        if not self.folder.is_dir():
+        if self.place.is_newest(-1):
             return 0
         dropped = 0
-        with storing(self.folder), self._locked():
-            for part in self.parts():
+        with contextlib.suppress(TakenError), self.place.writing():  # another host replaces files
+            parts, number = self._table.parts_and_number()
+            for part in parts:
                 remaining = []
                 for table in self._rows(part, 0, part.last) if part.times[0] < before_us else []:
                     stays = times_of(table) >= before_us
@@ -257,65 +233,36 @@ class DeltaLog:
                     remaining.append(table.filter(pa.array(stays)))
                 num_left = sum(table.num_rows for table in remaining)
                 if part.times[0] < before_us and num_left < part.rows:
-                    self._replace([part], remaining, is_same=False)
-                    part.path.unlink(missing_ok=True)
+                    number += 1
+                    self._replace([part], remaining, number, is_same=False)
+                    self.place.delete([part.name])
                     dropped += part.rows - num_left
-            current = {part.path for part in self.parts()}  # files that were merged before have the dropped rows too
-            newest = time.time() - (0 if dropped else 3600 * REPLACED_H)
-            for path in self.folder.glob("*.parquet"):
-                if path not in current and path.stat().st_mtime <= newest:
-                    path.unlink()
+            # files that were merged before have the dropped rows too
+            self.place.delete(self._table.unused(self.place.unused_h if dropped else REPLACED_H))
         return dropped
 
-    def _read(self, read: Callable[[DeltaTable], T]) -> T | None:
-        """Return what `read` returns for the table as it is now; None if there is no table yet.
-
-        delta-rs reads commits and checkpoints when it needs them; another process may have deleted them by then.
-
-        Raises:
-            StoreError: The table cannot be read.
-        """
-        if newest_commit(self.folder) < 0:
-            return None
-        from deltalake.exceptions import DeltaError, TableNotFoundError
-
-        for attempt in range(_TRIES):
-            try:
-                return read(self._newest_table())
-            except TableNotFoundError:  # it was removed meanwhile
-                return None
-            except (DeltaError, OSError) as error:
-                self._snapshot, problem = (-1, None), error
-            if attempt:
-                with contextlib.suppress(StoreError, OSError), self._locked():
-                    drop_damaged_checkpoint(self.folder)
-        reason, cure = str(problem).partition("\n")[0], f"put {COMMITS} back from a backup, or remove the folder"
-        raise StoreError(f"{self.folder}: the Delta table cannot be read ({reason}): {cure}") from problem
-
-    def _table(self) -> DeltaTable | None:
-        return self._read(lambda table: table)
-
-    def _newest_table(self) -> DeltaTable:
-        from deltalake import DeltaTable
-
-        newest = newest_commit(self.folder)
-        version, table = self._snapshot
-        if table is None or version != newest:
-            table = DeltaTable(self.folder)
-            self._snapshot = newest, table
-        return table
+    def _merge(self) -> int:
+        """Merge the first neighbouring files that are worth it; return how many: another may have been faster."""
+        with self.place.writing():
+            parts, number = self._table.parts_and_number()
+            run = _worth_merging(parts, self._most_bytes)
+            if run:
+                rows = [rows for part in run for rows in self._rows(part, 0, part.last)]
+                self._replace(run, rows, number + 1, is_same=True)
+            return len(run)
 
     def _rows(
         self, part: LogPart, since: int, upto: int, columns: Sequence[str] | None = None, batch: int = MOST_ROWS
     ) -> Iterator[pa.Table]:
         """Yield a file's rows, from the file that has them now; set the file aside if it is damaged."""
+        where = f"{self.place.address}/{part.name}"
         try:
-            file = opened(part.path)
+            file = opened(self.place.source(part.name), where)
         except FileNotFoundError as error:
             for part_before in self.parts(part.first - 1):
-                if part_before.path == part.path:
-                    cure = f"put it back, or give up its rows: `DeltaTable({str(self.folder)!r}).repair()`"
-                    raise StoreError(f"{part.path}: a file of the table was deleted: {cure}") from error
+                if part_before.name == part.name:
+                    cure = f"put it back, or give up its rows: `DeltaTable({self.place.address!r}).repair()`"
+                    raise StoreError(f"{where}: a file of the table was deleted: {cure}") from error
                 if part_before.first <= part.last:
                     yield from self._rows(part_before, max(since, part.first - 1), min(upto, part.last), columns, batch)
             return
@@ -323,19 +270,17 @@ class DeltaLog:
             self._set_aside(part, error)
             return
         try:
-            yield from rows_of(file, part, since, upto, columns, batch)
+            yield from rows_of(file, where, part, since, upto, columns, batch)
         except DamagedFileError as error:
             raise StoreError(f"{self._set_aside(part, error)}; the others can be read: run again") from error
 
     def _set_aside(self, part: LogPart, error: DamagedFileError) -> str:
         """Remove a damaged file from the table and keep it in a folder; return a message that states the loss."""
-        aside = self.folder / DAMAGED / f"{part.first:012d}-{part.last:012d}.parquet"
-        with storing(self.folder), self._locked():
-            if any(live.path == part.path for live in self.parts()):  # else another process has set it aside
-                aside.parent.mkdir(exist_ok=True)
-                shutil.copy2(part.path, aside)
-                commit(self.folder, self.cursor(), [part], [])
-                part.path.unlink(missing_ok=True)
+        with self.place.writing():
+            aside = self.place.keep_damaged(part)
+            if any(live.name == part.name for live in self.parts()):  # else another process has set it aside
+                self._table.commit([part], [], {}, {})
+                self.place.delete([part.name])
         appends = f"the append {part.first}" if part.first == part.last else f"the appends {part.first} to {part.last}"
         message = f"{error}; the rows of {appends} are gone; the file was moved to {aside}"
         _log.warning("%s", message)
@@ -343,83 +288,97 @@ class DeltaLog:
 
     def _renamed(self, rows: pa.Table) -> pa.Table:
         """Return the rows with the names under which the table stores their columns."""
-        column_names = self._read(lambda table: schema_of(table).names)
-        names = distinct(rows.column_names, column_names or [APPEND, *self._fields.names])
+        stored = self._table.schema()
+        names = distinct(rows.column_names, [APPEND, *self._fields.names] if stored is None else stored.names)
         rows = rows.rename_columns(names)
         return rows.select([place for place, name in enumerate(names) if name not in names[:place]])
 
-    def _fitted(self, rows: pa.Table) -> tuple[LogPart, list[Action]]:
-        """Write the rows in a schema that can hold the table's rows too; return the file, and the schema's actions."""
+    def _fitted(self, rows: pa.Table) -> LogPart:
+        """Write the rows in a schema that can hold the table's rows too, which the table has then; return the file."""
         import pyarrow as pa
 
         try:
-            schema, actions = self._widened(rows)
-            return written(self.folder, [rows], schema), actions
+            return self._stored(rows, self._widened(rows))
         except pa.ArrowInvalid:  # the wider type cannot hold a value, such as an integer above 2**53 among floats
-            schema, actions = self._widened(rows, as_text=True)
-            return written(self.folder, [rows], schema), actions
+            return self._stored(rows, self._widened(rows, as_text=True))
 
-    def _widened(self, rows: pa.Table, *, as_text: bool = False) -> tuple[pa.Schema, list[Action]]:
-        """Return the schema that can hold the table's rows and these, and the actions that declare it if it is new.
+    def _widened(self, rows: pa.Table, *, as_text: bool = False) -> pa.Schema:
+        """Return the schema that can hold the table's rows and these.
 
-        A column with another type than before is text from now on, or the wider type of numbers: files are rewritten.
+        A column with another type than before is text from now on, or the wider type of numbers.
         """
         import pyarrow as pa
 
         from models.sources.row_batches import concatenated
 
-        table = self._table()
         own_schema = pa.schema([pa.field(APPEND, pa.int64()), *self._fields])
-        table_schema = own_schema if table is None else schema_of(table)
+        table_schema = self._table.schema() or own_schema
         new_fields = pa.schema([field for field in rows.schema if field.name not in own_schema.names])
         for place, field in enumerate(new_fields):
             if as_text and field.name in table_schema.names and field.type != table_schema.field(field.name).type:
                 new_fields = new_fields.set(place, field.with_type(pa.string()))
-        schema = concatenated([table_schema.empty_table(), new_fields.empty_table()]).schema
-        if table is not None and schema.equals(table_schema):
-            return table_schema, []
-        declared = declaration(schema, table)
-        if all(schema.field(field.name).type == field.type for field in table_schema):
-            return schema, declared
-        parts = self.parts()
+        return concatenated([table_schema.empty_table(), new_fields.empty_table()]).schema
+
+    def _stored(self, rows: pa.Table, schema: pa.Schema) -> LogPart:
+        """Write the rows, and give the table their schema; files whose columns have other types are written anew."""
+        part = written(self.place.write, [rows], schema)
+        stored = self._table.schema()
+        if stored is None or all(schema.field(field.name).type == field.type for field in stored):
+            self._table.declare(schema, stored)
+            return part
+        parts, number = self._table.parts_and_number()
         contents = ([*self._rows(part, 0, part.last)] for part in parts)
-        rewritten = [written(self.folder, tables, schema) for tables in contents if tables]
-        commit(self.folder, self.cursor(), parts, rewritten, declared)
-        return schema, []
+        rewritten = [written(self.place.write, tables, schema) for tables in contents if tables]
+        self._table.commit([], rewritten, {REPLACED: number + 1}, {}, schema)
+        return part
 
-    def _replace(self, parts: Sequence[LogPart], tables: Sequence[pa.Table], *, is_same: bool) -> None:
+    def _replace(self, parts: Sequence[LogPart], tables: Sequence[pa.Table], number: int, *, is_same: bool) -> None:
         """Replace files by one with these rows; without rows by none. `is_same`: the rows are those of the files."""
-        rows, table = [rows_of_table for rows_of_table in tables if rows_of_table.num_rows], self._table()
-        added = [written(self.folder, rows, schema_of(table))] if rows and table is not None else []
-        commit(self.folder, self.cursor(), parts, added, is_same=is_same)
-
-    @contextlib.contextmanager
-    def _locked(self) -> Iterator[None]:
-        """Exclude all other writers; a holder may enter again."""
-        import filelock
-
-        with self._threads:
-            if self._lock is None:
-                self.folder.mkdir(parents=True, exist_ok=True)
-                self._lock = filelock.FileLock(self.folder / ".lock", thread_local=False)
-            with self._lock:
-                yield
+        rows, schema = [rows_of_table for rows_of_table in tables if rows_of_table.num_rows], self._table.schema()
+        added = [written(self.place.write, rows, schema)] if rows and schema is not None else []
+        self._table.commit(parts, added, {REPLACED: number}, {}, is_same=is_same)
 
 
-def _worth_merging(parts: Sequence[LogPart]) -> list[LogPart]:
+class DeltaLog(OrderedLog):
+    """The log in one folder of this disk.
+
+    Args:
+        folder: The table's folder; the first append creates it.
+        fields: As of `OrderedLog`.
+    """
+
+    def __init__(self, folder: Path, fields: pa.Schema) -> None:
+        self.folder = folder
+        self._disk = DiskPlace(folder)
+        super().__init__(self._disk, fields)
+
+    def has(self, key: str) -> bool:
+        """Return whether the log has an append with this key whose rows were not lost with a damaged file."""
+        (number,) = self._table.numbers([key])
+        lost = [path.stem.split("-") for path in (self.folder / DAMAGED).glob("*.parquet")]
+        return number is not None and not any(int(first) <= number <= int(last) for first, last in lost)
+
+    def cursor(self) -> int:
+        """Return the number of the last append; 0 for an empty log. Reads a listing and some commits."""
+        newest = self._disk.newest_cursor()
+        return super().cursor() if newest is None else newest
+
+
+def _worth_merging(parts: Sequence[LogPart], most_bytes: int) -> list[LogPart]:
     """Return the first run of at least FEWEST_PARTS neighbours of the smallest size class; empty if there is none."""
     for tier in range(_tier(MOST_ROWS) + 1):
         run: list[LogPart] = []
-        rows = 0
+        rows = size = 0
         for part in parts:
-            fits = _tier(part.rows) <= tier and rows + part.rows <= MOST_ROWS
+            fits = _tier(part.rows) <= tier and rows + part.rows <= MOST_ROWS and size + part.size <= most_bytes
             if not fits and len(run) >= FEWEST_PARTS:
                 return run
             if not fits:
-                run, rows = [], 0
-            if _tier(part.rows) <= tier and part.rows < MOST_ROWS:
+                run, rows, size = [], 0, 0
+            if _tier(part.rows) <= tier and part.rows < MOST_ROWS and part.size < most_bytes:
                 run.append(part)
                 rows += part.rows
+                size += part.size
         if len(run) >= FEWEST_PARTS:
             return run
     return []

@@ -47,7 +47,8 @@ def test_the_logs_of_every_project_are_compacted(workspace):
     states = [workspace.state / "projects" / name for name in ("a", "b", "c")]
     for state in states:
         fill(state)
-    prediction_log(states[1]).parts(2)[0].path.write_bytes(b"damaged")
+    log = prediction_log(states[1])
+    (log.folder / log.parts(2)[0].name).write_bytes(b"damaged")
     done = Compactor(workspace).once()
     assert (done.moved, done.merged, str(done)) == (0, 6 * FEWEST_PARTS, f"{6 * FEWEST_PARTS} parts merged")
     assert [len(prediction_log(state).parts()) for state in states] == [1, 1, 1]

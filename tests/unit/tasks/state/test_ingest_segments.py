@@ -142,7 +142,7 @@ def test_a_record_that_is_not_valid_does_not_block_the_next_pass(tmp_path, kind)
 @pytest.fixture
 def shared(tmp_path, monkeypatch) -> SharedLog:
     """The log of all hosts, in a folder that a test may replace."""
-    log = SharedLog(str(tmp_path / "served"))
+    log = SharedLog((tmp_path / "served").as_uri())
     monkeypatch.setattr(ingest_segments, "shared_log", lambda _: log)
     return log
 
@@ -155,20 +155,20 @@ def test_a_host_that_was_killed_and_comes_back_with_another_name_doubles_nothing
         move(state)
     monkeypatch.setattr(platform, "node", lambda: "another")
     move(state)
-    assert [record for span in shared.scan(0) for record in span.by_kind["predictions"]] == [(1, mock.ANY)]
+    assert [record for span in shared.records(0) for record in span.by_kind["predictions"]] == [(1, mock.ANY)]
 
 
 @pytest.mark.parametrize("is_noted", [True, False])
 def test_another_table_is_received_from_its_start(tmp_path, monkeypatch, shared, is_noted):
     state = tmp_path / "host"
     for name in "abc":
-        shared.append("predictions", [predicted(name).decode()], {name: 1})
+        shared.add("predictions", [predicted(name).decode()], {name: 1})
     assert receive(state) == 3
     if not is_noted:
         (state / "serving" / ingest_segments.RECEIVED).unlink()
     monkeypatch.setattr(shared, "address", str(tmp_path / "new"))
     for name in "defg":
-        shared.append("predictions", [predicted(name).decode()], {name: 1})
+        shared.add("predictions", [predicted(name).decode()], {name: 1})
     assert [receive(state), receive(state)] == [4, 0]
     assert logged(state) == [*"abcdefg"]
 
@@ -260,10 +260,10 @@ def test_kill_9_at_every_step_of_moving_and_merging_loses_nothing_and_doubles_no
 
 def test_an_append_that_came_before_a_kill_does_not_come_again_with_the_next(tmp_path, shared):
     state = tmp_path / "host"
-    shared.append("predictions", [predicted("a").decode()], {"one": 1})
-    shared.append("predictions", [predicted("b").decode()], {"two": 1})
+    shared.add("predictions", [predicted("a").decode()], {"one": 1})
+    shared.add("predictions", [predicted("b").decode()], {"two": 1})
     assert receive(state) == 2
     (state / "serving" / ingest_segments.RECEIVED).unlink()  # killed between the commit and its note
-    shared.append("predictions", [predicted("c").decode()], {"three": 1})
+    shared.add("predictions", [predicted("c").decode()], {"three": 1})
     assert receive(state) == 1
     assert logged(state) == ["a", "b", "c"]

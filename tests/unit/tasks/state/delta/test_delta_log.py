@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from models.errors import StoreError
 from models.sources.row_batches import concatenated
 from tasks.state.delta import delta_log
-from tasks.state.delta.delta_commits import commits_since_checkpoint
 from tasks.state.delta.delta_log import DeltaLog
+from tasks.state.delta.places import commits_since_checkpoint
 from tests.killing import CLEAN
 
 FIELDS = pa.schema({"id": pa.string(), "at": pa.timestamp("us", tz="UTC"), "value": pa.float64()})
@@ -170,23 +170,29 @@ def test_a_full_disk_adds_nothing_and_says_so(tmp_path, monkeypatch):
 
 
 def middle_of(log: DeltaLog) -> Path:
-    return log.parts(1)[0].path
+    return log.folder / log.parts(1)[0].name
 
 
-def test_a_commit_is_on_the_disk_before_it_has_its_name_and_after_its_files(tmp_path, monkeypatch):
+def test_a_commit_is_on_the_disk_after_its_files_and_stands_on_one_that_is(tmp_path, monkeypatch):
+    """A loss of power tears at most the newest commit, of which nobody was told yet."""
     log, events = log_in(tmp_path), []
     log.append(rows(0, 1))
-    sync, link = os.fsync, os.link
+    sync, commit = os.fsync, DeltaTable.create_write_transaction
 
     def noted(handle: int) -> None:
         path = Path(f"/proc/self/fd/{handle}").readlink()
-        events.append(path.suffix or path.name)
+        events.append(path.name[-8:] if path.suffix == ".json" else path.suffix or path.name)
         sync(handle)
 
+    def committed(*args: object, **options: object) -> None:
+        events.append("commit")
+        commit(*args, **options)
+
     monkeypatch.setattr(os, "fsync", noted)
-    monkeypatch.setattr(os, "link", lambda old, new: (events.append("commit"), link(old, new)))
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", committed)
     log.append(rows(1, 1))
-    assert events[: events.index("commit") + 2] == [".parquet", "log", ".tmp", "commit", "_delta_log"]
+    before, after = ["001.json", "_delta_log"], ["002.json", "_delta_log"]
+    assert events == [*before, ".tmp", "log", "commit", *after], "a file has its name when it is on disk"
 
 
 def test_a_missing_file_is_an_error_that_names_the_cure(tmp_path):
@@ -245,7 +251,8 @@ def test_what_killed_writers_left_is_removed_when_it_is_old(tmp_path):
     new, old = "000000000001-000000000001-aa.parquet", "000000000001-000000000001-bb.parquet"
     for number in range(delta_log.FEWEST_PARTS):
         log.append(rows(number, 1))
-    left = [log.folder / new, log.folder / old, log.folder / "_delta_log" / ".1-aa.tmp", log.folder / "_kept"]
+    torn = log.folder / "_delta_log" / f"{9:020d}.json#1"
+    left = [log.folder / new, log.folder / old, torn, log.folder / "_kept"]
     for path in left:
         path.write_bytes(b"half")
         os.utime(path, (time.time() - (0 if path.name == new else 7200),) * 2)

@@ -1,11 +1,11 @@
-"""The commits of a log: what a reader needs stays, and what delta-rs cannot do is an error with a cure."""
+"""The table of a log: what a reader needs stays, and what delta-rs cannot do is an error with a cure."""
 
 import os
 import time
 
 import pytest
 from deltalake import DeltaTable
-from deltalake.exceptions import DeltaError
+from deltalake.exceptions import CommitFailedError, DeltaError
 
 from models.errors import StoreError
 from tasks.state.delta.delta_log import DeltaLog
@@ -67,3 +67,17 @@ def test_a_checkpoint_that_cannot_be_written_is_an_error_of_the_store(tmp_path, 
     with pytest.raises(StoreError, match=r"no checkpoint was made.*disk is full"):
         log.compact()
     assert len(ids(log.scan())) == 8
+
+
+def test_a_commit_that_cannot_be_written_is_an_error_of_the_store(tmp_path, monkeypatch):
+    """delta-rs gives it the class of a lost race: repeated as one, the compactor would wait for other hosts."""
+    log = log_in(tmp_path)
+    log.append(rows(0, 1))
+
+    def full(*_: object, **options: object) -> None:
+        raise CommitFailedError("Generic LocalFileSystem error: No space left on device (os error 28)")
+
+    monkeypatch.setattr(DeltaTable, "create_write_transaction", full)
+    with pytest.raises(StoreError, match=r"log: nothing was committed \(.*disk is full"):
+        log.append(rows(1, 1))
+    assert ids(log.scan()) == ["0"]
