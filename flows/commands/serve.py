@@ -15,6 +15,7 @@ from tasks.host.workspace import Workspace
 @click.option(
     "--host", default="127.0.0.1", show_default=True, help="Address to listen at; off loopback a token is required."
 )
+@click.option("--proxy-elsewhere", is_flag=True, help="A proxy on another machine asks this one; see the guide.")
 @click.option("--port", default=8000, show_default=True, type=click.IntRange(1, 65535), help="Of HTTP.")
 @click.option("--grpc-port", default=0, type=click.IntRange(0, 65535), help="Also answer over gRPC, on this port.")
 @click.option("--workers", default=1, show_default=True, type=click.IntRange(1, 64), help="Processes that answer.")
@@ -30,7 +31,9 @@ def command(projects: tuple[str, ...], names: tuple[str, ...], **options: Any) -
 
     Example: loopline serve penguins --port 8000
 
-    Example: loopline serve penguins flights --host 0.0.0.0 --workers 4
+    Other machines reach it through nginx on this one, with infra/nginx/loopline.conf.
+
+    Example: loopline serve penguins flights --port 8010 --name ml.example.org --workers 4
     """
     from tasks.release.settings import ServerSettings
     from tasks.serve.__main__ import serve

@@ -37,6 +37,7 @@ VARIABLES = {
     "LOOPLINE_DASHBOARD_TOKEN": "Token of the overview page; default: the one in `.loopline/overview/token`.",
     "LOOPLINE_PLACES": "File of the places where training runs; default: `places.yaml` in the workspace.",
     "LOOPLINE_OVERVIEW_HOST": "Address at which the overview page listens; default 127.0.0.1.",
+    "LOOPLINE_OVERVIEW_PROXY": "`elsewhere`: a proxy on another machine asks the overview page; needed off loopback.",
     "LOOPLINE_OVERVIEW_NAMES": "Further host names of the overview page, separated by commas.",
     "LOOPLINE_WEBHOOK_SECRET": "Secret of MLflow's webhook, which tells a server of a promotion at once.",
     "LOOPLINE_NOTIFY_SLACK": "Slack webhook that gets messages.",
@@ -251,11 +252,8 @@ def environment() -> str:
     tools = [f"| `{name}` | {text} |" for name, text in TOOLS.items()]
     parts = [
         f"# Environment variables\n\n{NOTE}\n## Loopline's own\n\n{heading}" + "\n".join(own) + "\n",
-        "## Of the tools, as Loopline reads them\n\n"
-        + heading
-        + "\n".join(tools)
-        + "\n\n`loopline env` prints those of "
-        "this workspace, for the tools' own programs.\n",
+        f"## Of the tools, as Loopline reads them\n\n{heading}" + "\n".join(tools) + "\n",
+        "`loopline env` prints those of this workspace, for the tools' own programs.\n",
     ]
     return _page(parts, "http.md", "HTTP")
 

@@ -1,4 +1,4 @@
-"""Serve the dashboard: `python -m tasks.dashboard ROOT --host 127.0.0.1 --port 4300`; `/health` is its health check."""
+"""Serve the dashboard: `python -m tasks.dashboard ROOT --port 4300`; `/health` is its health check."""
 
 from __future__ import annotations
 
@@ -7,11 +7,13 @@ import os
 from pathlib import Path
 
 from tasks.dashboard.app import application
-from tasks.dashboard.connection import ArrivalMiddleware, PromptConnection
 from tasks.host import stores
+from tasks.host.http_guard import overview_host
 from tasks.host.workspace import Workspace
 
-HOST, NAMES = "LOOPLINE_OVERVIEW_HOST", "LOOPLINE_OVERVIEW_NAMES"
+MOST_CONNECTIONS = 1000
+"""While there are more, each request gets 503: silent clients are nginx's to drop."""
+NAMES = "LOOPLINE_OVERVIEW_NAMES"
 
 
 def main() -> None:
@@ -20,27 +22,22 @@ def main() -> None:
 
     parser = argparse.ArgumentParser(prog="python -m tasks.dashboard", description=__doc__)
     parser.add_argument("root", type=Path, help="The workspace.")
-    parser.add_argument(
-        "--host",
-        default=os.environ.get(HOST, "127.0.0.1"),
-        help="Address to listen at.",
-    )
     parser.add_argument("--port", type=int, required=True)
     names = [name.strip() for name in os.environ.get(NAMES, "").split(",") if name.strip()]
     parser.add_argument("--name", action="append", default=names, help="A further Host name, such as a proxy's.")
     args = parser.parse_args()
+    host = overview_host()
     workspace = Workspace(args.root.resolve())
     workspace.make()
     stores.configure(workspace)
-    app = application(workspace, args.host, args.name)
     uvicorn.run(
-        ArrivalMiddleware(app),
-        host=args.host,
+        application(workspace, host, args.name),
+        host=host,
         port=args.port,
         log_level="warning",
         access_log=False,
         server_header=False,
-        http=PromptConnection,
+        limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=5,
     )
 

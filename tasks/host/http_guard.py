@@ -23,6 +23,8 @@ from tasks.host.workspace import Workspace
 
 DASHBOARD_TOKEN, SERVE_TOKEN = "LOOPLINE_DASHBOARD_TOKEN", "LOOPLINE_SERVE_TOKEN"
 """Environment variables of two separate tokens: to promote, and to predict."""
+OVERVIEW_HOST, OVERVIEW_PROXY = "LOOPLINE_OVERVIEW_HOST", "LOOPLINE_OVERVIEW_PROXY"
+"""Environment variables of the overview page: where it listens; `elsewhere` if a proxy on another machine asks it."""
 LEAST_TOKEN = 16
 LOOPBACK_NAMES = frozenset({"localhost", "127.0.0.1", "::1"})
 FORWARDED = frozenset({"forwarded", "x-forwarded-for", "x-forwarded-host", "x-real-ip"})
@@ -148,6 +150,39 @@ def bears_secret(authorization: str, secret: str) -> bool:
 def is_loopback(host: str) -> bool:
     """Return whether only this machine can reach an address."""
     return host in LOOPBACK_NAMES or (is_address(host) and ipaddress.ip_address(host).is_loopback)
+
+
+def check_reach(host: str, option: str, *, has_proxy: bool, cure: str) -> None:
+    """Refuse to listen where other machines reach a server, unless a proxy on another machine stands before it.
+
+    Args:
+        host: The address to listen on.
+        option: The option or variable that named it.
+        has_proxy: Whether the user said that a proxy stands there.
+        cure: How to say so.
+
+    Raises:
+        UsageError: Other machines reach the address.
+    """
+    if has_proxy or is_loopback(host):
+        return
+    raise UsageError(
+        f"{option}: got {host}, which other machines reach, expected a loopback address: slow clients and floods are "
+        f"for nginx to drop. Start it on this machine with infra/nginx/loopline.conf, or say {cure} if a proxy on "
+        "another machine does that"
+    )
+
+
+def overview_host() -> str:
+    """Return the address at which the overview page listens.
+
+    Raises:
+        UsageError: Other machines reach it, and no proxy is said to stand before it.
+    """
+    host = os.environ.get(OVERVIEW_HOST, "127.0.0.1")
+    has_proxy = os.environ.get(OVERVIEW_PROXY) == "elsewhere"
+    check_reach(host, OVERVIEW_HOST, has_proxy=has_proxy, cure=f"{OVERVIEW_PROXY}=elsewhere")
+    return host
 
 
 def is_forwarded(headers: Mapping[str, str]) -> bool:

@@ -15,6 +15,7 @@ from urllib.parse import quote
 from models.errors import StoreError, UsageError
 from models.files import write_text
 from tasks.host import ports, processes, server_access, stores
+from tasks.host.http_guard import overview_host
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LoopRecord, is_running, last_loop
@@ -45,9 +46,11 @@ def start(workspace: Workspace, requested: dict[str, int]) -> list[str]:
         requested: Ports that a person requests, by service.
 
     Raises:
-        UsageError: The platform is up with other ports than the requested ones.
+        UsageError: The platform is up with other ports than the requested ones, or other machines would reach the
+            overview page.
         StoreError: A port is taken, or supervisord did not start.
     """
+    overview_host()
     with _alone(workspace):
         note = supervisor(workspace)
         named = server_access.elsewhere(workspace)

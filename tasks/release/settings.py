@@ -31,6 +31,7 @@ class ServerSettings:
         tls_key: Path of the certificate's key.
         tls_client_ca: Path of the certificate authority of the clients' certificates; None: clients send a token.
         rate: Requests a second for each token, over all workers and servers; None: see `tasks.serve.access`.
+        proxy_elsewhere: Whether `host` may be an address that other machines reach, since a proxy on one of them asks.
         needs_token: Whether loopback requires a token too, as for every server that the platform starts.
         logs: `serve.log` of the projects whose spec is available; the others use that of the answering version.
     """
@@ -47,6 +48,7 @@ class ServerSettings:
     tls_key: str | None = None
     tls_client_ca: str | None = None
     rate: float | None = None
+    proxy_elsewhere: bool = False
     needs_token: bool = False
     logs: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 

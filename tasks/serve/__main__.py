@@ -18,7 +18,7 @@ from typing import Any
 from models.errors import LooplineError, StoreError, UsageError
 from models.project_spec.reader import read_spec
 from tasks.host import ports, stores
-from tasks.host.http_guard import is_loopback
+from tasks.host.http_guard import check_reach, is_loopback
 from tasks.host.workspace import Workspace
 from tasks.release import deployment
 from tasks.release.controller import ReleaseController, follow, guard
@@ -29,6 +29,8 @@ from tasks.serve.compactor import compacting
 from tasks.serve.metric_files import share_between_workers
 
 DRAIN_S = 20
+MOST_CONNECTIONS = 1000
+"""Connections of a worker; while there are more, each request gets 503. nginx opens no more of them."""
 END_S = 1.0
 FIRST_LOOK_S = 1.0
 
@@ -77,12 +79,13 @@ def serve(settings: ServerSettings) -> None:
 
 
 def check(settings: ServerSettings) -> None:
-    """Check the TLS and port settings; warn if other machines can reach the server without TLS.
+    """Check the address, TLS and port settings; warn if other machines can reach the server without TLS.
 
     Raises:
-        UsageError: The TLS certificate or its key is not set, a TLS file does not exist, or HTTP and gRPC have the
-            same port.
+        UsageError: Other machines reach the address, and no proxy is said to stand before it; the TLS certificate or
+            its key is not set, a TLS file does not exist, or HTTP and gRPC have the same port.
     """
+    check_reach(settings.host, "--host", has_proxy=settings.proxy_elsewhere, cure="--proxy-elsewhere")
     if settings.grpc_port == settings.port:
         raise UsageError(f"--grpc-port {settings.grpc_port}: HTTP listens there: name another")
     files = {"--tls-cert": settings.tls_cert, "--tls-key": settings.tls_key, "--tls-client-ca": settings.tls_client_ca}
@@ -123,7 +126,7 @@ def _options(settings: ServerSettings) -> dict[str, Any]:
         "host": settings.host,
         "port": settings.port,
         "workers": settings.workers,
-        "http": "tasks.serve.connection:Connection",
+        "http": "httptools",
         "ws": "none",
         "loop": "uvloop",
         "log_config": logs.config(),
@@ -131,6 +134,7 @@ def _options(settings: ServerSettings) -> dict[str, Any]:
         "server_header": False,
         "proxy_headers": False,
         "timeout_graceful_shutdown": DRAIN_S,
+        "limit_concurrency": MOST_CONNECTIONS,
         "ssl_certfile": settings.tls_cert,
         "ssl_keyfile": settings.tls_key,
         "ssl_ca_certs": settings.tls_client_ca,
@@ -154,6 +158,7 @@ def main() -> None:
     parser.add_argument("root", type=Path, help="The workspace.")
     parser.add_argument("projects", nargs="*", help="Registered models; without any, those whose specs say `up`.")
     parser.add_argument("--host", default="127.0.0.1", help="Where to listen; off loopback a token is asked.")
+    parser.add_argument("--proxy-elsewhere", action="store_true", help="A proxy on another machine asks this one.")
     parser.add_argument("--port", type=int, default=8000)
     parser.add_argument("--workers", type=int, default=1)
     parser.add_argument("--grpc-port", type=int, default=0, help="Of the Open Inference Protocol; 0 for none.")

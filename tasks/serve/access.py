@@ -61,7 +61,7 @@ class AccessControl:
             UsageError: A token is too short to be safe.
             StoreError: The tokens cannot be read or created.
         """
-        remote = not is_loopback(settings.host)
+        remote = bool(settings.names) or not is_loopback(settings.host)
         rate = settings.rate if settings.rate is not None else REMOTE_RATE if remote else None
         certified = settings.tls_client_ca is not None
         tokens = tokens_of(settings.workspace)

@@ -24,7 +24,6 @@ from tasks.release.settings import ServerSettings
 from tasks.serve import feedback, health, open_inference, scoring, webhook
 from tasks.serve.bodies import answered, json_response
 from tasks.serve.calls import exact_endpoints
-from tasks.serve.connection import ConnectionLimits
 from tasks.serve.metric_files import forget_dead_workers
 from tasks.serve.middleware import ServerMiddleware
 from tasks.serve.open_inference import own_version
@@ -32,6 +31,8 @@ from tasks.serve.state import WorkerState
 
 LOOK_S = 1.0
 WAITING_LOOKS = 10
+LINGER_S = 0.5
+"""Seconds in which a server that ends still takes requests, and answers each as the last of its connection."""
 
 
 def application() -> ASGIApp:
@@ -61,18 +62,18 @@ def make(settings: ServerSettings) -> Starlette:
 
 
 @contextlib.asynccontextmanager
-async def _following(app: Starlette) -> AsyncIterator[dict[str, object]]:
+async def _following(app: Starlette) -> AsyncIterator[None]:
     state = _state(app)
-    limits = ConnectionLimits(state)
     forget_dead_workers()
     _end_with_parent()
+    _end_late(state)
     for loaded in state.loaded.values():
         await loaded.refresh()
     following = [asyncio.create_task(loaded.follow()) for loaded in state.loaded.values()]
-    following += [asyncio.create_task(_look(state)), asyncio.create_task(limits.watch())]
+    following.append(asyncio.create_task(_look(state)))
     try:
         async with _over_grpc(state):
-            yield {"connections": limits}
+            yield
             state.is_ending = True
     finally:
         for task in following:
@@ -110,6 +111,22 @@ def _end_with_parent() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     loop.add_reader(parent.sentinel, end)
+
+
+def _end_late(state: WorkerState) -> None:
+    """Have SIGTERM first tell callers, with each answer, that their connections end, and then uvicorn.
+
+    uvicorn cuts kept connections at once, also those on which a request is on its way.
+    """
+    loop = asyncio.get_running_loop()
+    end = signal.getsignal(signal.SIGTERM)
+
+    def begin_to_end() -> None:
+        state.is_ending = True
+        if callable(end):
+            loop.call_later(LINGER_S, end, signal.SIGTERM, None)
+
+    loop.add_signal_handler(signal.SIGTERM, begin_to_end)
 
 
 @contextlib.asynccontextmanager

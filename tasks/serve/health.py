@@ -1,8 +1,7 @@
 """Health checks and metrics: is the process alive, can it answer, what has it done.
 
 `/health` is liveness: a server that fails it should be restarted. `/ping` is readiness: a server that fails it should
-get no requests until it is ready. They differ while the first version is not loaded yet, and over gRPC while the server
-ends; over HTTP an ending server accepts no connections.
+get no requests until it is ready. They differ while the first version is not loaded yet, and while the server ends.
 """
 
 from __future__ import annotations

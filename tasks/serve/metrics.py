@@ -68,7 +68,6 @@ class Metrics:
         self._deviations = self._histogram(
             "standard_prediction", "Predictions, as deviations from the training target's mean", model, DEVIATIONS
         )
-        self._closed = self._counter("closed_connections", "Connections closed to make room for others", [])
         self._waiting_bytes = self._gauge(
             "waiting_bytes", "Bytes of answers and labels that wait for the compactor", ["model"], "livemax"
         )
@@ -92,10 +91,6 @@ class Metrics:
     def unlogged(self, model: str, count: int) -> None:
         """Count rows that were answered but could not be logged."""
         self._child(self._unlogged, model).inc(count)
-
-    def closed_connections(self, count: int) -> None:
-        """Count connections that were closed to make room."""
-        self._closed.inc(count)
 
     def waiting_bytes(self, model: str, count: int) -> None:
         """Set how many bytes of a model's log wait for the compactor."""

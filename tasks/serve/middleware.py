@@ -5,10 +5,9 @@ It reads the headers once and builds no request object, because every request pa
 
 from __future__ import annotations
 
-import contextlib
 import logging
 import time
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 
 import orjson
 from starlette.requests import ClientDisconnect
@@ -18,26 +17,21 @@ from models.serving import http_errors, open_api
 from models.serving.http_errors import RequestError
 from tasks.host.http_guard import is_foreign, is_forwarded
 from tasks.serve.calls import ExactEndpoint, HttpRequest, HttpResponse, named
-from tasks.serve.connection import Connection
 from tasks.serve.request_context import RequestContext, begin
 from tasks.serve.state import WorkerState
 
 OPEN = frozenset({*open_api.OPEN, "/webhooks/mlflow"})
 """Addresses that need no token: those for orchestrators, and the webhook of the registry, which signs its requests."""
 FEEDBACK = "/feedback"
-PROBES = frozenset({*OPEN, "/metrics"})
 REQUEST_ID = "x-request-id"
 """The header with the client's id of a request."""
 TIMEOUT = "x-loopline-timeout-ms"
 """The header with the time that the client waits, in milliseconds."""
 UNLOGGED = "x-loopline-logged"
 """The header with the value `no` on a response that is not in the prediction log (`serve.log.when_full: answer`)."""
-HTTP_VERSIONS = frozenset({"1.0", "1.1"})
-CONTINUE = "100-continue"
-"""The only expectation that HTTP defines. Source: RFC 9110, 10.1.1."""
+UPGRADE = "a request with a body asks for another protocol: ask over HTTP/1.1 alone, or through nginx"
+"""uvicorn takes the body for the other protocol. Java's client asks so with each request unless it is told HTTP/1.1."""
 SMALL_BYTES = 1 << 16
-DISCARDED_BYTES = 1 << 26
-"""Bytes of a refused body that are still read, so that a client that sends before it reads gets the response."""
 LAST = {"connection": "close"}
 CLIENT_LEFT = 499
 """The status of a request whose client disconnected first, as in nginx; it is only counted and logged, never sent."""
@@ -65,16 +59,15 @@ class ServerMiddleware:
             await self._app(scope, receive, send)
             return
         context = begin()
-        connection: Connection = scope["state"]["connection"]
 
         async def sending(message: Message) -> None:
             if message["type"] == "http.response.start":
                 context.status = message["status"]
-                message["headers"] = [*message["headers"], *_noted(context, is_last=connection.is_last)]
+                message["headers"] = [*message["headers"], *_noted(context, is_last=self._state.is_ending)]
             await send(message)
 
         try:
-            await self._pass(context, connection, scope, receive, sending)
+            await self._pass(context, scope, receive, sending)
         except ClientDisconnect:
             context.status = CLIENT_LEFT
         except Exception:
@@ -84,32 +77,19 @@ class ServerMiddleware:
             await send_response(sending, response)
         finally:
             self._state.count_request(context, f"{scope['method']} {scope['path']}")
-            connection.answered()
 
-    async def _pass(
-        self, context: RequestContext, connection: Connection, scope: Scope, receive: Receive, send: Send
-    ) -> None:
-        connection.is_in_head = False
+    async def _pass(self, context: RequestContext, scope: Scope, receive: Receive, send: Send) -> None:
+        """Check a request, read its body and answer it. uvicorn reads on after a refusal, and discards the rest."""
         headers, body = named(scope["headers"]), b""
-        is_large = not is_small(headers)
         try:
-            if not is_large:
-                body = await _whole(receive)
-                connection.whole()
             self._let_in(context, headers, scope)
-            if is_large:
-                body = await self._bodies.read(receive, length_of(headers))
-                connection.whole()
+            body = await self._bodies.read(receive, length_of(headers))
             await self._answer(scope, headers, body, send)
         except RequestError as refusal:
-            if connection.is_working:
-                await send_response(send, _refused(refusal))
-            else:
-                connection.is_discarding = True
-                await _refuse_early(send, receive, _refused(refusal))
+            is_awaited = "expect" in headers and not body  # the client may send the body, or not
+            await send_response(send, _refused(refusal, LAST if is_awaited else {}))
         finally:
-            if is_large:
-                self._bodies.release(body)
+            self._bodies.release(body)
 
     async def _answer(self, scope: Scope, headers: Mapping[str, str], body: bytes, send: Send) -> None:
         exact = self._endpoints.get(scope["path"]) if scope["method"] == "POST" else None
@@ -132,12 +112,8 @@ class ServerMiddleware:
             context.id = headers[REQUEST_ID]
         if TIMEOUT in headers:
             context.deadline = _deadline(headers[TIMEOUT])
-        if scope["state"]["connection"].is_for_probes and scope["path"] not in PROBES:
-            raise RequestError(503, "too many connections: ask again", {"retry-after": "1", **LAST})
-        if scope["http_version"] not in HTTP_VERSIONS:
-            raise RequestError(505, f"got HTTP/{scope['http_version']}, expected HTTP/1.1")
-        if headers.get("expect", CONTINUE).lower() != CONTINUE:
-            raise RequestError(417, f"expect: got {headers['expect'][:60]!r}, expected {CONTINUE}")
+        if "upgrade" in headers and length_of(headers) != "0":
+            raise RequestError(400, UPGRADE, LAST)
         access = self._state.access
         if "host" in headers:
             access.check_host(headers["host"])
@@ -145,7 +121,7 @@ class ServerMiddleware:
             raise http_errors.unreadable("a request in HTTP/1.1 names its Host")
         raw = scope["headers"]
         if len(raw) != len(headers) and sum(name == b"host" for name, _ in raw) > 1:  # RFC 9112, section 3.2
-            raise RequestError(400, "the request names more than one Host", LAST)
+            raise RequestError(400, "the request names more than one Host")
         if scope["path"] not in OPEN:
             client = scope["client"]
             access.admit(
@@ -162,17 +138,11 @@ def length_of(headers: Mapping[str, str]) -> str | None:
     return None if "transfer-encoding" in headers else headers.get("content-length", "0")
 
 
-def is_small(headers: Mapping[str, str]) -> bool:
-    """Return whether a request's body is known to be so small that its bytes need not be counted."""
-    length = length_of(headers)
-    return length is not None and len(length) < 6 and int(length) <= SMALL_BYTES
-
-
 class BodyLimits:
-    """Limits large bodies: checks the stated length first, then counts bytes; also limits all open bodies together.
+    """Limits bodies: checks the stated length first, then counts bytes; also limits all large ones together.
 
     Args:
-        most_bytes: Maximum bytes of one body; all open bodies together may have eight times as many.
+        most_bytes: Maximum bytes of one body; all large bodies together may have eight times as many.
     """
 
     def __init__(self, most_bytes: int) -> None:
@@ -183,64 +153,43 @@ class BodyLimits:
         """Read a body, which counts as open until `release`.
 
         Raises:
-            RequestError: 413, the body is too large; 503, all open bodies together are too large.
+            RequestError: 413, the body is too large; 503, all large bodies together are too large.
             ClientDisconnect: The client left before the body was whole.
         """
-        body = bytearray()
+        if length is not None and int(length) > self._most:
+            raise self._too_large()
+        parts: list[bytes] = []
+        size, has_more = 0, True
         try:
-            if length is not None and int(length) > self._most:
-                raise self._too_large()
-            async for part in _parts(receive):
-                body += part
-                self._held += len(part)
-                if len(body) > self._most:
+            while has_more:
+                message = await receive()
+                if message["type"] == "http.disconnect":
+                    raise ClientDisconnect
+                parts.append(message.get("body", b""))
+                self._held -= _counted(size)
+                size += len(parts[-1])
+                self._held += _counted(size)
+                if size > self._most:
                     raise self._too_large()
-                if self._held > self._most_held:
+                if _counted(size) and self._held > self._most_held:
                     raise http_errors.busy("too much is being sent at once: ask again")
+                has_more = message.get("more_body", False)
         except BaseException:
-            self.release(body)
+            self._held -= _counted(size)
             raise
-        return bytes(body)
+        return b"".join(parts)
 
-    def release(self, body: bytes | bytearray) -> None:
+    def release(self, body: bytes) -> None:
         """Forget a body that was read."""
-        self._held -= len(body)
+        self._held -= _counted(len(body))
 
     def _too_large(self) -> RequestError:
         return http_errors.too_large(f"the body is larger than {self._most:,} bytes: send it in parts")
 
 
-async def _whole(receive: Receive) -> bytes:
-    message = await receive()
-    if message["type"] == "http.disconnect":
-        raise ClientDisconnect
-    body: bytes = message.get("body", b"")
-    if message.get("more_body", False):
-        body += b"".join([part async for part in _parts(receive)])
-    return body
-
-
-async def _parts(receive: Receive) -> AsyncIterator[bytes]:
-    """Yield the parts of a body as they arrive."""
-    has_more = True
-    while has_more:
-        message = await receive()
-        if message["type"] == "http.disconnect":
-            raise ClientDisconnect
-        has_more = message.get("more_body", False)
-        yield message.get("body", b"")
-
-
-async def _refuse_early(send: Send, receive: Receive, response: HttpResponse) -> None:
-    """Refuse a request whose body is still arriving, and read on: a client may send all before it reads."""
-    await send_response(send, HttpResponse(response.body, {**response.headers, **LAST}, response.status), is_all=False)
-    num_left = DISCARDED_BYTES
-    with contextlib.suppress(ClientDisconnect):
-        async for part in _parts(receive):
-            num_left -= len(part)
-            if num_left < 0:
-                break
-    await send({"type": "http.response.body", "body": b""})
+def _counted(size: int) -> int:
+    """Return how many bytes of a body count: small bodies are taken whatever the large ones hold."""
+    return size if size > SMALL_BYTES else 0
 
 
 def _deadline(value: str) -> float:
@@ -259,8 +208,8 @@ def _noted(context: RequestContext, *, is_last: bool) -> list[tuple[bytes, bytes
     return headers
 
 
-def _refused(refusal: RequestError) -> HttpResponse:
-    return _json_error(refusal.status, str(refusal), refusal.headers)
+def _refused(refusal: RequestError, more: Mapping[str, str]) -> HttpResponse:
+    return _json_error(refusal.status, str(refusal), {**refusal.headers, **more})
 
 
 def _failed(context: RequestContext, path: str) -> HttpResponse:
@@ -273,10 +222,10 @@ def _json_error(status: int, words: str, headers: Mapping[str, str]) -> HttpResp
     return HttpResponse(body, {**headers, "content-type": "application/json", "content-length": str(len(body))}, status)
 
 
-async def send_response(send: Send, response: HttpResponse, *, is_all: bool = True) -> None:
-    """Send a response as an ASGI application does; `is_all`: nothing follows the body."""
+async def send_response(send: Send, response: HttpResponse) -> None:
+    """Send a response as an ASGI application does."""
     await send({"type": "http.response.start", "status": response.status, "headers": _raw(response.headers)})
-    await send({"type": "http.response.body", "body": response.body, "more_body": not is_all})
+    await send({"type": "http.response.body", "body": response.body})
 
 
 def _raw(headers: Mapping[str, str]) -> list[tuple[bytes, bytes]]:

@@ -9,7 +9,8 @@ from ruamel.yaml import YAML
 
 from models.inference import portable
 from tasks.release.settings import ServerSettings
-from tasks.serve import batcher, connection
+from tasks.serve import batcher
+from tasks.serve.__main__ import MOST_CONNECTIONS
 
 Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -36,7 +37,7 @@ def test_the_limits_on_the_page_of_capacity_are_those_of_the_code(root: Path) ->
     page = (root / "docs" / "operations" / "capacity.md").read_text()
     limits = {
         "rows of one run of a graph": f"{portable.ROWS_A_PASS:,}",
-        "connections of a server's worker": f"{connection.MOST_CONNECTIONS:,}",
+        "connections of a server's worker": f"{MOST_CONNECTIONS:,}",
         "requests that wait for the batcher": f"{batcher.MOST_WAITING} a worker",
         "a request's body": f"{ServerSettings('', ()).most_bytes >> 20} MiB",
     }

@@ -31,6 +31,8 @@ SHOWN = {"text", "output", "mermaid", "nginx", "sql"}
 NOT_RUN = {
     "curl": "needs a server; its path is one of the reference",
     "podman": "needs images of containers; tests/contract/test_containers.py reads the files that it is about",
+    "apt-get": "needs an index of packages; the program is not ours",
+    "nginx": "tests/integration/test_behind_nginx.py runs it with the same options",
     "pip": "needs an index of packages",
     "ipykernel": "is installed by the line before it",
     "chgrp": "needs a group; the program is not ours",

@@ -130,8 +130,9 @@ def test_a_server_that_is_away_is_told_as_json(workspace: Workspace, tmp_path: P
 
 
 @contextlib.contextmanager
-def client(behind: Both, receives: int | None = None) -> Iterator[socket.socket]:
+def client(behind: Both, address: str = "127.0.0.1", receives: int | None = None) -> Iterator[socket.socket]:
     with socket.socket() as connection:
+        connection.bind((address, 0))
         if receives is not None:
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receives)
         connection.settimeout(20)
@@ -152,15 +153,13 @@ def test_many_hostile_clients_cost_the_server_nothing(workspace: Workspace, serv
 
 
 def besiege(behind: Both, readers: int, senders: int, silent: int, halves: int, patience_s: float) -> None:
-    """Connect all of them, see that the others are served, and see nginx end every connection.
+    """Connect all of them from one address, see that others are served, and see nginx end every connection.
 
     `readers` ask for much and read nothing, `senders` send 1 of 16 MB, `silent` say nothing, `halves` send half a head.
     """
     token = behind.bearer["Authorization"]
     many = f"GET /openapi.json HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\n\r\n".encode() * 150
-    large = (
-        f"POST /invocations HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\nContent-Length: {16 << 20}\r\n\r\n"
-    )
+    large = f"POST /invocations HTTP/1.1\r\nHost: localhost\r\nAuthorization: {token}\r\nContent-Length: {16 << 20}"
     kinds = {
         many: (readers, 2048), large.encode() + b"\r\n\r\n" + b" " * (1 << 20): (senders, None),
         b"": (silent, None), b"POST /invocations HTTP/1.1\r\nHost: 127.": (halves, None),
@@ -170,7 +169,7 @@ def besiege(behind: Both, readers: int, senders: int, silent: int, halves: int, 
         clients = []
         for sent, (count, receives) in kinds.items():
             for _ in range(count):
-                clients.append(held.enter_context(client(behind, receives)))
+                clients.append(held.enter_context(client(behind, "127.0.0.2", receives)))
                 with contextlib.suppress(ConnectionResetError, BrokenPipeError):
                     clients[-1].sendall(sent)
         began = time.monotonic()

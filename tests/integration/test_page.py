@@ -19,7 +19,7 @@ import pytest
 
 from models.triggers.signal import Decision, Signal
 from tasks.host import stores
-from tasks.host.http_guard import token_path
+from tasks.host.http_guard import OVERVIEW_HOST, OVERVIEW_PROXY, token_path
 from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.loop.champion import open_registry
@@ -351,8 +351,12 @@ def test_a_question_is_answered_or_said_why_not(browser: Browser, place: Workspa
     assert "answered meanwhile" in browser.post("/projects/other/refuse", fields_of(stale.text)).text
 
 
-def test_elsewhere_than_loopback_the_token_is_asked(place: Workspace, token: str) -> None:
-    with serving(place, "--host", "0.0.0.0", "--name", "ml.example.org") as port:
+def test_elsewhere_than_loopback_the_token_is_asked(
+    place: Workspace, token: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(OVERVIEW_HOST, "0.0.0.0")
+    monkeypatch.setenv(OVERVIEW_PROXY, "elsewhere")
+    with serving(place, "--name", "ml.example.org") as port:
         browser = Browser(port)
         asked = browser.get("/projects/tiny")
         assert (asked.status, asked.headers["location"]) == (303, "/login?next=/projects/tiny")

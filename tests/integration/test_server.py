@@ -168,7 +168,7 @@ def test_workers_do_not_outlive_a_parent_that_was_killed(tiny: Workspace, serve:
 
 
 def test_off_loopback_a_token_is_asked_of_all_but_the_probes(tiny: Workspace, serve: Serve) -> None:
-    server = serve("tiny", arguments=("--host", "0.0.0.0", "--rate", "2"))
+    server = serve("tiny", arguments=("--host", "0.0.0.0", "--proxy-elsewhere", "--rate", "2"))
     bearer = {"Authorization": f"Bearer {token_of(tiny, SERVE_TOKEN)}"}
     assert [server.get(path).status for path in ("/ping", "/health", "/metrics", "/v2")] == [200, 200, 401, 401]
     refused = server.post("/invocations", GOOD, Authorization="Bearer wrong")
@@ -195,7 +195,8 @@ def test_with_certificates_of_clients_no_token_is_asked(tiny: Workspace, serve: 
     context = ssl.create_default_context(cafile=cert)
     context.load_cert_chain(cert, key)
     grpc_port = ports.any_free([])
-    arguments = ("--host", "0.0.0.0", "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", cert)
+    reach = ("--host", "0.0.0.0", "--proxy-elsewhere")
+    arguments = (*reach, "--tls-cert", cert, "--tls-key", key, "--tls-client-ca", cert)
     server = serve("tiny", arguments=(*arguments, "--grpc-port", str(grpc_port)), tls=context)
     assert server.post("/invocations", GOOD).status == 200
     stranger = replace(server, tls=ssl.create_default_context(cafile=cert))
@@ -213,9 +214,12 @@ def test_with_certificates_of_clients_no_token_is_asked(tiny: Workspace, serve: 
     [
         (("--tls-cert", "cert.pem"), "expected both --tls-cert and --tls-key: TLS needs both"),
         (("--tls-cert", "none.pem", "--tls-key", "none.pem"), "expected a file in PEM format"),
+        (("--host", "0.0.0.0"), "--host: got 0.0.0.0, which other machines reach, expected a loopback address"),
     ],
 )
-def test_half_of_tls_does_not_start(tiny: Workspace, arguments: tuple[str, ...], said: str) -> None:
+def test_half_of_tls_and_a_reach_without_nginx_do_not_start(
+    tiny: Workspace, arguments: tuple[str, ...], said: str
+) -> None:
     command = [sys.executable, "-m", "tasks.serve", str(tiny.root), "tiny", *arguments]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 2

@@ -7,7 +7,18 @@ from concurrent.futures import ThreadPoolExecutor
 import pytest
 
 from models.errors import UsageError
-from tasks.host.http_guard import AccessRules, bears_secret, host_name, is_forwarded, is_loopback, token_of, token_path
+from tasks.host.http_guard import (
+    OVERVIEW_HOST,
+    OVERVIEW_PROXY,
+    AccessRules,
+    bears_secret,
+    host_name,
+    is_forwarded,
+    is_loopback,
+    overview_host,
+    token_of,
+    token_path,
+)
 from tasks.host.workspace import Workspace
 
 
@@ -117,6 +128,15 @@ def test_a_proxy_shows_in_the_headers(name: str) -> None:
 )
 def test_which_addresses_only_this_machine_reaches(host: str, is_ours: bool) -> None:
     assert is_loopback(host) is is_ours
+
+
+def test_the_overview_page_listens_beyond_this_machine_only_for_a_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
+    assert overview_host() == "127.0.0.1"
+    monkeypatch.setenv(OVERVIEW_HOST, "0.0.0.0")
+    with pytest.raises(UsageError, match=r"nginx to drop.*infra/nginx/loopline.conf, or say LOOPLINE_OVERVIEW_PROXY"):
+        overview_host()
+    monkeypatch.setenv(OVERVIEW_PROXY, "elsewhere")
+    assert overview_host() == "0.0.0.0"
 
 
 def test_the_name_of_a_host_header() -> None:

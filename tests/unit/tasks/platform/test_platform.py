@@ -72,3 +72,11 @@ def test_a_look_alone_is_no_loop_that_down_would_ask_for(workspace: Workspace, m
     running = [LoopRecord("penguins-1", "running"), LoopRecord("by-hand-2", "running")]
     monkeypatch.setattr(platform, "_running_loops", lambda _: running)
     assert platform.loops(workspace) == ["penguins-1"]
+
+
+def test_an_overview_page_that_other_machines_would_reach_is_refused(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("LOOPLINE_OVERVIEW_HOST", "0.0.0.0")
+    with pytest.raises(UsageError, match=r"LOOPLINE_OVERVIEW_HOST: got 0\.0\.0\.0"):
+        platform.start(workspace, {})

@@ -124,4 +124,7 @@ def test_the_access_of_a_server_is_as_it_was_started(workspace: Workspace) -> No
     assert status_of(AccessControl.of(away), f"Bearer {token_of(workspace, SERVE_TOKEN)}") == 200
     assert status_of(AccessControl.of(away), f"Bearer {token_of(workspace, DASHBOARD_TOKEN)}") == 401
     assert status_of(AccessControl.of(replace(away, tls_client_ca="ca.pem"))) == 200
-    assert status_of(AccessControl.of(replace(home, names=("ml.example.org",)))) == 401
+    behind = AccessControl.of(replace(home, names=("ml.example.org",)))
+    assert status_of(behind) == 401
+    rates = [access._buckets is not None for access in (AccessControl.of(home), behind, AccessControl.of(away))]
+    assert rates == [False, True, True]

@@ -32,18 +32,6 @@ class Met:
     counted: list[tuple[str, str, int]] = field(default_factory=list)
 
 
-class IdleConnection:
-    """What the middleware asks of a connection, and tells it."""
-
-    is_in_head, is_working, is_for_probes, is_last = True, False, False, False
-
-    def whole(self) -> None:
-        self.is_working = True
-
-    def answered(self) -> None:
-        self.is_working = False
-
-
 def ask(
     chunks: list[bytes] | None = None,
     answering: Callable[[Request], Any] | None = None,
@@ -51,6 +39,7 @@ def ask(
     path: str = "/invocations",
     without_host: str = "",
     method: str = "POST",
+    is_ending: bool = False,
     **headers: str,
 ) -> Met:
     async def application(scope: Any, receive: Any, send: Any) -> None:
@@ -78,13 +67,13 @@ def ask(
     state = WorkerState(
         ServerSettings("/nowhere", ("tiny",), most_bytes=MOST), {}, {}, access or AccessControl("127.0.0.1", [TOKEN])
     )
+    state.is_ending = is_ending
     door = ServerMiddleware(application, state, {})
     given = {**({} if without_host else HOST), **{name.replace("_", "-"): value for name, value in headers.items()}}
-    raw = [(name.encode(), value.encode()) for name, value in given.items()]
+    raw = [(name.lower().encode(), value.encode()) for name, value in given.items()]
     scope = {
         "type": "http", "method": method, "path": path, "headers": raw, "client": ("192.0.2.7", 1),
         "http_version": without_host or "1.1", "query_string": b"",
-        "state": {"connection": IdleConnection()},
     }  # fmt: skip
     asyncio.run(door(scope, receive, send))
     met.counted = list(state.metrics._passed)
@@ -106,10 +95,27 @@ def test_what_is_not_let_in_is_said_as_json(headers: dict[str, str], status: int
     assert met.headers["content-type"] == "application/json"
 
 
-def test_what_http_does_not_define_is_refused() -> None:
-    assert ask([b"[]"], expect="200-ok").status == 417
-    assert ask([b"[]"], expect="100-Continue").status == 200
-    assert ask([b"[]"], without_host="2.0", **HOST).status == 505
+def test_a_body_that_uvicorn_takes_for_another_protocol_is_refused() -> None:
+    refused = ask([b""], upgrade="h2c", content_length="3")
+    assert (refused.status, refused.headers["connection"]) == (400, "close")
+    assert "HTTP/1.1 alone" in refused.body["error"]
+    assert ask(method="GET", upgrade="h2c").status == 200
+
+
+def test_a_client_that_waits_before_it_sends_its_body_is_told_that_none_is_wanted() -> None:
+    refused = ask([], host="evil.example", expect="100-continue", content_length="3")
+    assert (refused.status, refused.headers["connection"]) == (421, "close")
+
+
+def test_while_the_server_ends_each_answer_is_the_last_of_its_connection() -> None:
+    assert "connection" not in ask().headers
+    met = ask(is_ending=True)
+    assert (met.status, met.headers["connection"]) == (200, "close")
+
+
+def test_a_request_that_names_two_hosts_is_refused() -> None:
+    """RFC 9112, section 3.2."""
+    assert ask(Host="127.0.0.1").status == 400
 
 
 FOREIGN = {"origin": "https://evil.example", "sec_fetch_site": "cross-site"}
@@ -209,7 +215,7 @@ def test_a_deadline_is_noted() -> None:
     assert 1e8 < found[1] - found[0] < 2e9
 
 
-def test_all_open_bodies_together_may_be_eight_times_as_large_as_one() -> None:
+def test_all_large_bodies_together_may_be_eight_times_as_large_as_one() -> None:
     limits = BodyLimits(MOST)
 
     def read(size: int) -> bytes:
@@ -220,7 +226,8 @@ def test_all_open_bodies_together_may_be_eight_times_as_large_as_one() -> None:
 
     bodies = [read(MOST) for _ in range(8)]
     with pytest.raises(RequestError, match="too much is being sent at once") as refused:
-        read(1)
+        read(SMALL_BYTES + 1)
+    assert len(read(1)) == 1, "a small one is taken"
     assert refused.value.status == 503
     limits.release(bodies.pop())
     assert len(read(MOST)) == MOST, "what was refused is not held"
