@@ -254,6 +254,19 @@ def _look_for_frames_once() -> None:
     narwhals.dependencies.is_into_dataframe(None)
 
 
+def _build_models_once() -> None:
+    """Prefect leaves to each process, and to the first use there, what checks and writes its 300 models."""
+    from pydantic import BaseModel
+
+    models, todo = set(), [BaseModel]
+    while todo:
+        models.update(subclasses := {*todo.pop().__subclasses__()} - models)
+        todo += subclasses
+    for model in models:
+        if model.__module__.startswith("prefect."):
+            model.model_rebuild()
+
+
 class _HeldBack(MetaPathFinder, Loader):
     """Prefect, and our modules that import it: loaded, and not to be seen until they are asked for."""
 
@@ -264,6 +277,7 @@ class _HeldBack(MetaPathFinder, Loader):
             for name in (*ours, *PREFECT):
                 importlib.import_module(name)
         del os.environ["PREFECT_HOME"]
+        _build_models_once()
         prefects = [name for name in sys.modules if name.partition(".")[0] == "prefect"]
         self._modules = {name: sys.modules.pop(name) for name in (*prefects, *ours)}
         for name in ours:
