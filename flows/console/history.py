@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from models.report.overview_page import ago
-from models.serving.registry import ChampionMove
+from models.serving.registry import ChampionMove, version_words
 from models.serving.registry_comparison import Projection
 from models.serving.releases import ReleasePlan
 from tasks.host.workspace import Workspace
@@ -50,7 +50,7 @@ def print_history(document: dict[str, Any]) -> None:
 
 def _carried(model: Projection, waiting: int) -> str:
     if waiting <= 0:
-        return f"MLflow has all moves: its alias is version {model.alias or 'none'}"
+        return f"MLflow has all moves: its alias is {version_words(model.alias)}"
     why = f": {model.trouble}" if model.trouble else ""
     return f"moves that wait for MLflow: {waiting}{why}"
 

@@ -29,6 +29,11 @@ has delivered the loop's lines meanwhile, into a run of its own.
 """
 
 
+def version_words(number: str | None) -> str:
+    """Return a version in words, such as `version 3`; `no version` for None."""
+    return f"version {number}" if number else "no version"
+
+
 class RegisteredVersion(FrozenModel):
     """A registered version: its number and tags."""
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from models.frozen_model import FrozenModel
-from models.serving.registry import FILES, KEY, MLFLOW, Action, ChampionMove, champions_in_force
+from models.serving.registry import FILES, KEY, MLFLOW, Action, ChampionMove, champions_in_force, version_words
 from models.serving.releases import PROMOTION, ReleasePlan, new_act
 
 JOURNAL = "loopline.journal."
@@ -318,9 +318,9 @@ def _move(
     if alias is not None and not _is_registered(state, alias):
         return _overruled(rows, f"version {alias} was set in MLflow, which Loopline did not register")
     if is_closed:
-        return _overruled(rows, f"version {alias or 'none'} was set in MLflow, which `judge.promotion` excludes")
+        return _overruled(rows, f"{version_words(alias)} was set in MLflow, which `judge.promotion` excludes")
     if newest.number > carried.number:
-        return _overruled(rows, f"version {alias or 'none'} was set in MLflow, while a move waited to be carried there")
+        return _overruled(rows, f"{version_words(alias)} was set in MLflow, while a move waited to be carried there")
     return _heard(rows, state)
 
 
@@ -349,7 +349,7 @@ def _returned(rows: Sequence[ChampionMove], carried: Projection, state: Registry
 def _overruled(rows: Sequence[ChampionMove], reason: str) -> ChampionMove | None:
     """Return the move that says what was put back in MLflow; None if the newest row says so already."""
     newest = rows[-1]
-    reason = f"{reason}: version {newest.after or 'none'} was put back"
+    reason = f"{reason}: {version_words(newest.after)} was put back"
     if (newest.action, newest.reason) == ("overruled", reason):
         return None
     return staying(rows, newest.plan, action="overruled", by=MLFLOW, reason=reason)

@@ -63,7 +63,7 @@ def databases_at(server: URL) -> set[str]:
     """
     for name in ("postgres", server.database):  # the first one is there by default, and may be forbidden
         try:
-            with _target(server.set(database=name)) as connection:
+            with writing_to(server.set(database=name)) as connection:
                 return set(connection.exec_driver_sql("select datname from pg_database").scalars())
         except StoreError as error:
             failure = error
@@ -98,7 +98,7 @@ def refuse_without_rights(target: URL) -> None:
     Raises:
         StoreError: The user may not, or the database cannot be used.
     """
-    with _target(target) as connection:
+    with writing_to(target) as connection:
         may = connection.exec_driver_sql("select has_schema_privilege(current_schema(), 'create')").scalar()
         user = connection.exec_driver_sql("select quote_ident(current_user)").scalar()
     if not may:
@@ -114,7 +114,7 @@ def rows_at(target: URL) -> dict[str, int]:
     Raises:
         StoreError: The database cannot be used.
     """
-    with _target(target) as connection:
+    with writing_to(target) as connection:
         return _rows(connection)
 
 
@@ -124,7 +124,7 @@ def mark_at(target: URL) -> Contents | None:
     Raises:
         StoreError: The database cannot be used.
     """
-    with _target(target) as connection:
+    with writing_to(target) as connection:
         text = connection.exec_driver_sql("select obj_description(to_regclass('alembic_version'), 'pg_class')").scalar()
     with contextlib.suppress(ValueError, TypeError, KeyError):  # a comment of others
         return Contents(**json.loads(text or "")[MARK])
@@ -143,7 +143,7 @@ def copy_rows(source: Path, target: URL, contents: Contents, seeds: Mapping[str,
     Raises:
         StoreError: The source changed meanwhile, the target has other tables or columns, or other rows.
     """
-    with _snapshot(source) as read, _target(target) as write:
+    with _snapshot(source) as read, writing_to(target) as write:
         write.exec_driver_sql(f"select pg_advisory_xact_lock({_LOCK})")
         write.exec_driver_sql("set local time zone 'UTC'")  # SQLite has no zones: its times are in UTC
         if _contents(read) != contents:
@@ -337,7 +337,12 @@ def _snapshot(source: Path) -> Iterator[Connection]:
 
 
 @contextlib.contextmanager
-def _target(url: URL) -> Iterator[Connection]:
+def writing_to(url: URL) -> Iterator[Connection]:
+    """Yield a connection to a database of the server, for one transaction.
+
+    Raises:
+        StoreError: It cannot be used, or does not take a row.
+    """
     from sqlalchemy.exc import DBAPIError, IntegrityError
 
     try:

@@ -150,7 +150,7 @@ RESTORED = 1_000_000
 """What a restored database adds to the epochs of its copy: more holders than a lease had since."""
 
 
-def void_leases(connection: Connection, seen: Mapping[str, int] = MappingProxyType({}), but: str = "") -> None:
+def void_leases(connection: Connection, seen: Mapping[str, int] = MappingProxyType({})) -> None:
     """End all leases after the database was put back from a copy, and let epochs go on above those of the lost rows.
 
     Files and manifests bear epochs that the copy does not know: a later holder must not have a lower one.
@@ -158,13 +158,12 @@ def void_leases(connection: Connection, seen: Mapping[str, int] = MappingProxyTy
     Args:
         connection: A connection that writes.
         seen: The highest epoch of each lease that was seen in another store; the copy may lack the lease.
-        but: The lease by which the caller works.
     """
     from sqlalchemy import select
 
     from tasks.host.tables import leases
 
-    connection.execute(leases.update().where(leases.c.name != but).values(until=None, epoch=leases.c.epoch + RESTORED))
+    connection.execute(leases.update().values(until=None, epoch=leases.c.epoch + RESTORED))
     epochs = {row.name: row.epoch for row in connection.execute(select(leases.c.name, leases.c.epoch))}
     for name, epoch in seen.items():
         above = max(epochs.get(name, RESTORED), epoch + 1)

@@ -35,7 +35,7 @@ from models.serving.registry_comparison import (
 )
 from tasks.host import database
 from tasks.host.carrying import WAIT_S, carrying
-from tasks.host.leases import Lease, leased, void_leases
+from tasks.host.leases import Lease, leased
 from tasks.host.workspace import Workspace
 from tasks.mlflow.client import client, matches, reaching_store
 from tasks.mlflow.embedded_store import open_client
@@ -125,8 +125,8 @@ class Carrier:
                 self._settle(rows, state)
                 return True
             newest = self._carried(rows, state)
-            if newest in (None, rows.moves[-1].number):
-                return newest is not None
+            if newest is None or (newest == rows.moves[-1].number and rows.projection.owner):
+                return newest is not None  # a model that was just claimed is looked at again: another may claim it too
             state = self._look()
         return True
 
@@ -218,6 +218,16 @@ class Carrier:
             client().set_registered_model_tag(self.model, OWNER, workspace_id(self.workspace.state))
         return self._read()
 
+    def _claimed(self) -> RegistryState:
+        """Claim the model, unless it bears moves of another workspace, as of one that claims it at this moment."""
+        state = self._claim()
+        writers = [owner for owner, _ in state.journal() if owner]
+        if not writers or writers[-1] == state.tags.get(OWNER):
+            return state
+        with reaching_store():
+            client().set_registered_model_tag(self.model, OWNER, writers[-1])
+        return self._read()
+
     def _is_written_here(self, state: RegistryState) -> bool:
         from sqlalchemy import select
 
@@ -232,7 +242,7 @@ class Carrier:
         """Read what MLflow shows, and record what was moved there."""
         state = self._read()
         if state.exists and not state.tags.get(OWNER) and (claims or self._is_written_here(state)):
-            state = self._claim()
+            state = self._claimed()
         with database.reading(self.workspace.state) as connection:
             rows = self._rows(connection)
         comparison = self._compared(rows, state)
@@ -265,8 +275,6 @@ class Carrier:
         for row in comparison.read_back:
             champion_moves.insert(connection, self.model, row)
         versions.remove(connection, self.model, *comparison.removed)
-        if comparison.read_back and rows.moves:
-            void_leases(connection, but=self._lease.name if self._lease else "")  # the database is an older copy
         if comparison.move:
             self._store(connection, comparison.move)
         challenger = rows.projection.challenger or state.aliases.get("challenger")

@@ -15,7 +15,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from models.errors import GateRefused, UsageError
-from models.serving.registry import KEY, UNRECORDED, ChampionMove, RegisteredVersion, champions_in_force
+from models.serving.registry import KEY, UNRECORDED, ChampionMove, RegisteredVersion, champions_in_force, version_words
 from models.serving.registry_comparison import OWNER, back_from, next_move
 from models.serving.releases import new_act
 from tasks.host import database, processes
@@ -272,6 +272,8 @@ class Registry:
                 if state:  # after a refusal too: what was moved in MLflow, or what a killed process left
                     self.carrier.carry(state)
         self._announcer.deliver()
+        with database.reading(self._workspace.state) as connection:
+            registered_models.refuse_foreign(connection, self.model, own)  # another one claimed it at the same time
         return move
 
     def adopt(self, reason: str) -> ChampionMove:
@@ -316,8 +318,8 @@ class Registry:
 
 
 def _moved(model: str, champion: str | None, expected: str | None, is_loop: bool) -> str:
-    is_now = f"{model}: the champion is version {champion or 'none'}"
-    was = f"version {expected}" if expected else "none"
+    is_now = f"{model}: the champion is version {champion}" if champion else f"{model}: no version is champion"
+    was = version_words(expected)
     if is_loop:
         return f"{is_now}, but the verdict compared with {was}: run again, it judges against that one"
     return f"{is_now}, not {was}: somebody moved it meanwhile; look again, then promote"

@@ -30,6 +30,7 @@ from tasks.host.database_copy import (
     mark_moved,
     refuse_without_rights,
     rows_at,
+    writing_to,
 )
 from tasks.host.old_schema import moved_to, take_back
 from tasks.host.store_addresses import (
@@ -47,6 +48,7 @@ from tasks.loop.history import without_loops
 from tasks.mlflow import embedded_store
 from tasks.platform.services import supervisor
 from tasks.prefect.prefect_server import PrefectServer
+from tasks.state import versions
 from tasks.tools.study_tables import copy_studies, make_study_tables
 
 if TYPE_CHECKING:
@@ -144,6 +146,8 @@ def move(workspace: Workspace, to: str, say: Callable[[str], None]) -> list[Move
             moves.append(replace(planned, state="moved", is_made=True))
         state = sources["state"]
         if state is not None and moves[0].state == "moved" and not moved_to(state):
+            with writing_to(moves[0].target) as connection:
+                versions.place_whole(connection, workspace.state)
             mark_moved(state, moves[0].contents, _shown(moves[0].target))
     return moves
 

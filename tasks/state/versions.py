@@ -51,6 +51,17 @@ def place_below(root: Path, place: str) -> str:
     return place.removeprefix(f"{root.as_uri()}/").removeprefix(f"{root}/")
 
 
+def place_whole(connection: Connection, root: Path) -> None:
+    """Store every place below a workspace's state folder as a URI, by a connection to a shared database."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import versions
+
+    for project, version, place in connection.execute(select(versions.c.project, versions.c.version, versions.c.place)):
+        row = (versions.c.project == project, versions.c.version == version)
+        connection.execute(versions.update().where(*row).values(place=address_of(root, place)))
+
+
 def address_of(root: Path, place: str) -> str:
     """Return the URI of a stored place; empty for none."""
     is_below = place and ":" not in place and not place.startswith("/")

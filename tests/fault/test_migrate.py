@@ -120,6 +120,9 @@ def test_what_a_killed_move_began_the_next_one_completes(home: Loopline, server:
         (home.home / ".loopline" / name).unlink()
     after = history(home)
     assert after == before
+    with home._state_database() as connection:
+        places = connection.exec_driver_sql("select place from versions").scalars().all()
+    assert {place.partition("/")[0] for place in places} == {"file:"}, "another machine's workspace lies elsewhere"
     assert home("plan", "whole").ok().out == plan
     assert (home.book("whole")["loop_id"], "COMPLETED") in runs
     assert flow_runs(home) == runs

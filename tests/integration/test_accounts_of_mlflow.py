@@ -10,10 +10,16 @@ import pytest
 from click.testing import CliRunner
 
 from flows.cli import loopline
+from models.errors import GateRefused
+from models.serving.registry_comparison import OWNER
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
+from tasks.mlflow.client import client
 from tasks.mlflow.registry_reader import registered
+from tasks.state.registered_models import foreign_owner
+from tasks.state.workspace_id import workspace_id
 from tests.conftest import MakeProject
+from tests.integration.conftest import Processes
 from tests.mlflow_accounts import ADMIN, account, permit, serving_accounts
 from tests.registered import register_served
 
@@ -75,3 +81,76 @@ def test_an_account_that_mlflow_does_not_know_is_told_where_its_password_stands(
     as_account(monkeypatch, account(server, READER, "a-wrong-password"))
     for command in (["promote", model, "1"], ["status"], ["doctor"]):
         assert "correct MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD" in said(*command), command
+
+
+def elsewhere(workspace: Workspace, name: str) -> Workspace:
+    """Another workspace, at the same server."""
+    other = Workspace(workspace.root.with_name(name))
+    other.make()
+    return other
+
+
+CLAIM = """
+from pathlib import Path
+from models.errors import GateRefused
+from tasks.host.workspace import Workspace
+from tasks.loop.champion import open_registry
+try:
+    print("won", open_registry(Workspace(Path({root!r})), {model!r}).promote({version!r}, None).after)
+except GateRefused as error:
+    print("refused", error)
+"""
+
+
+def test_of_two_workspaces_that_claim_a_model_at_once_one_wins(
+    shared: Workspace, model: str, at_once: Processes
+) -> None:
+    for number in ("1", "2"):
+        register_served(shared, model, number)
+    client().delete_registered_model_tag(model, OWNER)
+    claimants = [elsewhere(shared, "first"), elsewhere(shared, "second")]
+    codes = [
+        CLAIM.format(root=str(claimant.root), model=model, version=version)
+        for claimant, version in zip(claimants, ("1", "2"), strict=True)
+    ]
+    ended = at_once(*codes, timeout_s=120)
+    printed = [process.stdout.split(" ")[0] for process in ended]
+    assert sorted({*printed} - {"won"}) == ["refused"], [process.stderr for process in ended]
+    for claimant in claimants:
+        open_registry(claimant, model).look()
+    owners = [claimant for claimant in claimants if workspace_id(claimant.state) == registered(model).tags[OWNER]]
+    assert len(owners) == 1
+    newest = open_registry(owners[0], model).journal()[-1]
+    assert registered(model).aliases["champion"] == newest.after
+    (loser,) = (claimant for claimant in claimants if claimant not in owners)
+    assert foreign_owner(loser.state, model) == workspace_id(owners[0].state)
+
+
+def test_a_workspace_that_claims_late_gives_way_to_the_one_that_moved_the_model(shared: Workspace, model: str) -> None:
+    register_served(shared, model, "1")
+    open_registry(shared, model).promote("1", None)
+    client().delete_registered_model_tag(model, OWNER)
+    with pytest.raises(GateRefused, match="belongs to another workspace"):
+        open_registry(elsewhere(shared, "late"), model).promote("1", None)
+    assert registered(model).tags[OWNER] == workspace_id(shared.state)
+
+
+def test_a_copied_workspace_that_still_runs_carries_nothing_and_is_named(
+    shared: Workspace, model: str, server: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for number in ("1", "2", "3"):
+        register_served(shared, model, number)
+    owner = open_registry(shared, model)
+    owner.promote("1", None)
+    copy = Workspace(shared.root.with_name("copy"))
+    shutil.copytree(shared.root, copy.root)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
+    copied = open_registry(copy, model)
+    copied.promote("3", "1")
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
+    owner.promote("2", "1")
+    copied.look()
+    assert registered(model).aliases["champion"] == "2"
+    assert len(owner.journal()) == 2
+    monkeypatch.setenv("LOOPLINE_HOME", str(copy.root))
+    assert "a copy of the workspace runs, or its database was restored: end the copy" in said("doctor")

@@ -79,6 +79,13 @@ def test_the_holder_of_an_old_lease_is_refused(tracked: Workspace, registry: Reg
         assert new.epoch > old.epoch + 1000
 
 
+def test_rows_that_are_read_back_by_themselves_end_no_lease(tracked: Workspace, registry: Registry) -> None:
+    with leased(tracked.state, "loop:other") as living:
+        registry.look()
+        assert len(registry.journal()) == 2
+        living.confirm()
+
+
 def test_it_is_refused_while_a_loop_runs(tracked: Workspace, registry: Registry) -> None:
     folder = tracked.state / "projects" / "tiny"
     folder.mkdir(parents=True, exist_ok=True)

@@ -28,3 +28,14 @@ def test_a_place_within_the_workspace_moves_with_it(tmp_path):
         assert address_of(after, place_below(before, place)) == f"{after.as_uri()}/mlflow/artifacts/m"
     for elsewhere in ("s3://bucket/m", "mlflow-artifacts:/1/m", "/data/m", (tmp_path / "m").as_uri(), ""):
         assert address_of(after, place_below(before, elsewhere)) == elsewhere
+
+
+def test_every_place_is_made_whole_for_machines_whose_workspace_lies_elsewhere(tmp_path):
+    whole = ("s3://bucket/m", "mlflow-artifacts:/1/m", "file:///data/m", "")
+    places = ("mlflow/artifacts/m", *whole)
+    stored = [StoredVersion(str(number), "run", place, {}, number) for number, place in enumerate(places)]
+    with database.writing(tmp_path) as connection:
+        versions.save(connection, "flights", *stored)
+        versions.place_whole(connection, tmp_path)
+        placed = [version.place for version in versions.read(connection, "flights")]
+    assert placed == [f"{tmp_path.as_uri()}/mlflow/artifacts/m", *whole]
