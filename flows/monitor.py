@@ -13,6 +13,7 @@ from prefect.states import Completed
 from flows.console import reporting
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
+from tasks.platform import idle_monitoring
 from tasks.platform.report_pages import address_of
 
 if TYPE_CHECKING:
@@ -31,29 +32,34 @@ def _run_name() -> str:
 def monitor(project: str) -> State[Any]:
     """Monitor the champion's newest predictions: contract, realised metric, drift; send signals as events.
 
-    The run ends in the state Well, Warned or Alarmed; each of them counts as success.
+    The run ends in the state Well, Warned or Alarmed; each of them counts as success. A scheduled run that would see
+    nothing new ends before it starts, as Skipped.
 
     Args:
         project: A name under projects/, or the path of a folder with a project.yaml.
     """
     this_project = stores.open_project(project)
-    arrive(this_project)
+    before = idle_monitoring.stats_of(this_project)
+    is_source_checked = arrive(this_project)
     findings = look(this_project)
     publish(this_project, findings)
+    if is_source_checked and not findings.notes:  # else the next run tries again
+        idle_monitoring.remember(this_project.state(findings.project), before)
     return Completed(name=STATES[findings.state], message=findings.reason, data=_summary(findings))
 
 
 @task(name="arrive", task_run_name="arrive", cache_policy=NO_CACHE, persist_result=False)
-def arrive(project: Project) -> list[str]:
-    """Send events for new data and labels; an error at the source is only logged and does not stop the monitoring."""
+def arrive(project: Project) -> bool:
+    """Send events for new data and labels; return whether the source could be checked: an error is logged alone."""
     from models.errors import LooplineError
     from tasks.operations.arrivals import announce
 
     try:
-        return [signal.reason for signal in announce(project)]
+        announce(project)
     except LooplineError as error:
         reporting.current().note(f"the source cannot be checked: {error}")
-        return []
+        return False
+    return True
 
 
 @task(name="look", task_run_name="look", cache_policy=NO_CACHE, persist_result=False, retries=2, retry_delay_seconds=5)

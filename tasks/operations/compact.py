@@ -29,7 +29,7 @@ from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.loop.carry_moves import MoveCarrier
 from tasks.loop.carry_runs import RunCarrier
-from tasks.platform import open_signals
+from tasks.platform import idle_monitoring, open_signals
 from tasks.platform.services import supervisor
 from tasks.prefect import events
 from tasks.state.delta.delta_log import FEWEST_PARTS
@@ -168,6 +168,7 @@ def run(workspace: Workspace, pause_s: float = PAUSE_S, *, as_sidecar: bool = Fa
             if time.monotonic() - asked_at >= ASK_AGAIN_S:
                 asked_at = time.monotonic()
                 _ask_again(workspace)
+                _skip_monitoring(workspace)
         _rest(carriers, pause_s)
 
 
@@ -197,6 +198,14 @@ def _ask_again(workspace: Workspace) -> None:
             _log.info("%s", line)
     except TROUBLE as error:
         _log.error("signals wait: %s", error)
+
+
+def _skip_monitoring(workspace: Workspace) -> None:
+    try:
+        for line in idle_monitoring.skip(workspace):
+            _log.info("%s", line)
+    except TROUBLE as error:
+        _log.error("scheduled monitoring runs start as usual: %s", error)
 
 
 def main() -> None:

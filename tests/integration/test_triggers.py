@@ -31,6 +31,7 @@ from models.errors import StoreError, UsageError
 from models.triggers.signal import Kind, Signal
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
+from tasks.platform import idle_monitoring
 from tasks.platform.open_signals import ask_again
 from tasks.prefect import events, flow_runs
 from tasks.prefect.events import Event, of_signal, send, waiting
@@ -182,6 +183,25 @@ def test_only_a_deployment_that_changed_is_applied(client: SyncPrefectClient, un
     assert {flow: moment for flow, moment in times().items() if flow != "monitor"} == {
         flow: moment for flow, moment in first.items() if flow != "monitor"
     }
+
+
+def test_a_scheduled_monitoring_run_without_news_ends_before_it_starts_and_one_that_is_asked_for_waits(
+    client: SyncPrefectClient, undeployed: Project
+) -> None:
+    path, name = undeployed.spec_path, undeployed.folder.name
+    path.write_text(path.read_text() + "monitor: {schedule: every 1 minute}\n")
+    for file in (path, undeployed.folder / "data.csv"):
+        os.utime(file, (time.time() - 3600, time.time() - 3600))
+    redeploy(undeployed)
+    monitor = client.read_deployment_by_name(f"monitor/{name}")
+    asked = client.create_flow_run_from_deployment(monitor.id)
+    idle_monitoring.remember(undeployed.state(name), idle_monitoring.stats_of(undeployed))
+    lines = eventually(lambda: idle_monitoring.skip(undeployed.workspace), "the scheduler made no run")
+    assert set(lines) == {f"{name}: monitoring skipped: nothing new since the last monitoring run"}
+    only = DeploymentFilter(id=DeploymentFilterId(any_=[monitor.id]))
+    states = {run.id: str(run.state_name) for run in client.read_flow_runs(deployment_filter=only, limit=200)}
+    assert states.pop(asked.id) == "Scheduled"
+    assert set(states.values()) == {"Skipped", "Scheduled"}, "those of later minutes wait for their turn"
 
 
 def test_a_project_of_another_name_leaves_no_deployment_behind(
