@@ -27,6 +27,8 @@ UNRECORDED = "loopline.unrecorded"
 A version bears it from its first moment until its row is written. It is never served. A run bears it if another process
 has delivered the loop's lines meanwhile, into a run of its own.
 """
+WITHDRAWN = "loopline.withdrawn"
+"""The tag of a removed version in the state database of which MLflow still has something: its logged model, or all."""
 
 
 def version_words(number: str | None) -> str:

@@ -13,7 +13,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tasks.gc import half_written, project_files, rows
+from tasks.gc import datasets, half_written, mlflow_rows, project_files, rows
 from tasks.gc.candidates import GarbageCandidate, Kind, discard, set_aside
 from tasks.gc.snapshot import ProjectRows, Snapshot, stamp_of
 from tasks.host import database
@@ -35,6 +35,10 @@ OF_LOOPS = (
 KINDS = (
     *OF_LOOPS,
     Kind("cached models", project_files.cached_models, remove=project_files.remove_cached),
+    Kind("versions", mlflow_rows.old_versions, mlflow_rows.withdraw_versions, mlflow_rows.remove_versions),
+    Kind("runs", mlflow_rows.old_runs, mlflow_rows.withdraw_runs, mlflow_rows.remove_runs),
+    Kind("data in DVC's cache", datasets.old_data, remove=datasets.remove_data),
+    Kind("studies", datasets.old_studies, remove=datasets.remove_studies),
     Kind("half-written files", half_written.half_written),
 )
 

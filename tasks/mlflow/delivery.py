@@ -18,13 +18,13 @@ from tasks.host.carrying import WAIT_S, carrying
 from tasks.host.workspace import Workspace
 from tasks.mlflow.client import client, reaching_store
 from tasks.mlflow.embedded_store import open_client
+from tasks.mlflow.garbage import logged_model_of
 from tasks.mlflow.lost_store import refuse_lost
 from tasks.state import step_store
 from tasks.state.outbox import Delivered, Outbox, delivered, set_delivered
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
-    from mlflow.entities.model_registry import ModelVersion
 
 RUN_KEY = "loopline.run_key"
 REFUSALS = {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "BAD_REQUEST"}
@@ -143,16 +143,10 @@ def log_version_metrics(model: str, version: str, batches: Mapping[int, tuple[fl
             raise StoreError(
                 f"{model} version {version} has no run to log metrics on: promote one that `loopline run` registered"
             )
-        linked: dict[str, Any] = {"model_id": model_id} if (model_id := _logged_model(model_version)) else {}
+        linked: dict[str, Any] = {"model_id": model_id} if (model_id := logged_model_of(model_version)) else {}
         for step, (logged_at, metrics) in batches.items():
             batch = [Metric(name, value, int(logged_at * 1000), step, **linked) for name, value in metrics.items()]
             store.log_batch(model_version.run_id, metrics=batch)
-
-
-def _logged_model(version: ModelVersion) -> str | None:
-    """Return the id of the logged model that a version was made of; MLflow's SQL store has it in the source only."""
-    kind, _, model_id = (version.source or "").partition(":/")
-    return version.model_id or (model_id if kind == "models" else None)
 
 
 def experiment_id(store: MlflowClient, workspace: Workspace, project: str) -> str:

@@ -84,13 +84,16 @@ class Registry:
         return open_client(self._workspace)
 
     def find(self, key: str) -> str | None:
-        """Return the version that was registered for this key; None if there is none.
+        """Return the version that was registered for this key and not removed; None if there is none.
 
         One that no row names was registered by a process that was killed before it wrote the row.
         """
         with reaching_store():
             matches = self._store.search_model_versions(f"name = '{self.model}' and tags.`{KEY}` = '{key}'")
-        ordered = sorted((UNRECORDED in version.tags, int(version.version)) for version in matches)
+        with database.reading(self._workspace.state) as connection:
+            removed = versions.removed(connection, self.model)
+        there = [version for version in matches if str(version.version) not in removed]
+        ordered = sorted((UNRECORDED in version.tags, int(version.version)) for version in there)
         return str(ordered[0][1]) if ordered else None
 
     def create(
@@ -204,8 +207,10 @@ class Registry:
             LeaseLostError: Another process has taken over the loop.
         """
 
-        def decide(moves: Sequence[ChampionMove], _: set[str]) -> ChampionMove:
+        def decide(moves: Sequence[ChampionMove], removed: set[str]) -> ChampionMove:
             champion = moves[-1].after if moves else None
+            if version in removed:
+                raise GateRefused(f"{self.model}: version {version} was removed meanwhile: promote another")
             move_before = next((move for move in reversed(moves) if move.after == version), None)
             if champion == version and move_before and (loop_id or expected == version):
                 return move_before

@@ -6,14 +6,22 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import re
+import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from dataclasses import dataclass
 from pathlib import Path
 
 from models.errors import LooplineError
+from models.files import write_text
+from models.parent_death import ends_with_parent
 from models.project_spec.blocks import NAME_PATTERN
 from tasks.gc.collect import Collection, Limits, find, remove
+from tasks.gc.mlflow_rows import pins_of
+from tasks.gc.retention import DAY_S
 from tasks.gc.snapshot import ProjectRows, Snapshot, take
 from tasks.host import leases, stores
 from tasks.host.leases import Lease
@@ -23,6 +31,9 @@ from tasks.loop.history import LOOP_LOCK, lease_of
 
 DAILY_S, DAILY_BYTES = 600.0, 50e9
 """What the platform may take for it a day: time, and bytes that it removes."""
+MARK = "collected"
+"""The file of the platform whose time says when this machine collected last."""
+NICE = 15
 LEASE = "gc"
 """The lease by which one process collects the garbage of a workspace at a time."""
 
@@ -40,7 +51,7 @@ def listed(workspace: Workspace, only: str | None = None) -> tuple[Snapshot, Col
     folders = {path.name for path in (workspace.state / "projects").glob("*/")}
     names = {name for name in folders if re.fullmatch(NAME_PATTERN, name)} | set(workspace.folders())
     chosen = sorted(names & {only} if only else names)
-    snapshot = take(workspace, chosen, roots={}, pins={})
+    snapshot = take(workspace, chosen, roots={}, pins=pins_of(workspace, chosen))
     return snapshot, find(snapshot)
 
 
@@ -73,8 +84,33 @@ def _alone(project: ProjectRows) -> Iterator[Lease | None]:
             yield lease if isinstance(lease, Lease) else None
 
 
+@dataclass
+class DailyCollection:
+    """Starts the process that collects garbage, once a day; for the first time a day after the platform began.
+
+    Args:
+        workspace: The workspace.
+    """
+
+    workspace: Workspace
+    _process: subprocess.Popen[bytes] | None = None
+
+    def once(self) -> subprocess.Popen[bytes] | None:
+        """Start the process if it is due; return the one that it started last, if any."""
+        mark = self.workspace.platform / MARK
+        is_running = self._process is not None and self._process.poll() is None
+        if not mark.exists():
+            write_text(mark, "")
+        elif not is_running and time.time() - mark.stat().st_mtime >= DAY_S:
+            os.utime(mark)
+            command = ends_with_parent(["-m", __name__, str(self.workspace.root)])
+            self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
+        return self._process
+
+
 def main() -> None:
     """Remove what nothing needs, within the limits of a day."""
+    os.nice(NICE)  # loops and servers have priority
     workspace = Workspace(Path(sys.argv[1]))
     stores.configure(workspace)
     collection = delete(workspace, limits=Limits(DAILY_S, DAILY_BYTES))

@@ -29,6 +29,7 @@ from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.loop.carry_moves import MoveCarrier
 from tasks.loop.carry_runs import RunCarrier
+from tasks.operations.collect_garbage import DailyCollection
 from tasks.platform import idle_monitoring, open_signals
 from tasks.platform.services import supervisor
 from tasks.prefect import events
@@ -157,6 +158,7 @@ def run(workspace: Workspace, pause_s: float = PAUSE_S, *, as_sidecar: bool = Fa
             never delivers events.
     """
     compactor, asked_at = Compactor(workspace), float("-inf")
+    daily = DailyCollection(workspace)
     carriers = () if as_sidecar else (MoveCarrier(workspace), RunCarrier(workspace))
     while True:
         if not (as_sidecar and supervisor(workspace)):
@@ -169,6 +171,8 @@ def run(workspace: Workspace, pause_s: float = PAUSE_S, *, as_sidecar: bool = Fa
                 asked_at = time.monotonic()
                 _ask_again(workspace)
                 _skip_monitoring(workspace)
+                with contextlib.suppress(LooplineError, OSError):  # tried again in a minute
+                    daily.once()
         _rest(carriers, pause_s)
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.serving.registry import KEY, RegisteredVersion
+from models.serving.registry import KEY, WITHDRAWN, RegisteredVersion
 from tasks.host import database
 from tasks.state import registered_models
 
@@ -142,6 +142,17 @@ def save(connection: Connection, project: str, *stored: StoredVersion) -> None:
 def removed(connection: Connection, project: str) -> set[str]:
     """Return the numbers of the versions that were deleted in MLflow, by a connection."""
     return removed_of(connection, [project]).get(project, set())
+
+
+def withdrawn(connection: Connection, project: str) -> list[StoredVersion]:
+    """Return the removed versions of which MLflow still has something, by a connection."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import versions
+
+    rows = select(versions).where(versions.c.project == project, versions.c.is_removed)
+    stored = [_version(row) for row in connection.execute(rows).mappings()]
+    return [version for version in stored if WITHDRAWN in version.tags]
 
 
 def remove(connection: Connection, project: str, *numbers: str) -> None:

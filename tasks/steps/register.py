@@ -22,7 +22,7 @@ from models.training.costs.summary import of_results
 from models.training.families import chosen_net
 from models.training.job import JOB_FILE
 from models.training.search_space import MEMBERS, shown
-from tasks.host import stores
+from tasks.host import database, stores
 from tasks.loop.champion import open_registry
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.step_cache import REFERENCES
@@ -32,7 +32,7 @@ from tasks.mlflow.delivery import experiment_id
 from tasks.mlflow.embedded_store import open_client
 from tasks.mlflow.model_cache import signing_key
 from tasks.mlflow.onnx_model import onnx_model
-from tasks.state import shared_files
+from tasks.state import shared_files, versions
 from tasks.state.outbox import LOOP_RUN
 from tasks.steps.train import ESTIMATOR, MODEL_FILE
 
@@ -155,9 +155,12 @@ def _log_model(
         store = open_client(loop.workspace)
         experiment = experiment_id(store, loop.workspace, loop.spec.name)
         models = store.search_logged_models([experiment], filter_string=f"tags.`{KEY}` = '{tags[KEY]}'")
+        with database.reading(loop.workspace.state) as connection:
+            withdrawn = versions.withdrawn(connection, loop.spec.name)
+        is_withdrawn = any(version.registered.key == tags[KEY] for version in withdrawn)
         for model in models:
             whole = str(model.status) in ("READY", "LoggedModelStatus.READY")
-            if whole and model.tags.get(FILES) == tags[FILES]:
+            if whole and model.tags.get(FILES) == tags[FILES] and not is_withdrawn:
                 return str(model.model_id)
         metadata = {"loopline.loop_id": loop.id, "loopline.project": loop.spec.name}
         onnx_model(model_folder, files, inputs["export"].result, metadata)

@@ -54,7 +54,7 @@ def lost_objects(project: Project, file_hashes: Iterable[str]) -> list[Path]:
 
     Source: https://dvc.org/doc/user-guide/project-structure/internal-files#structure-of-the-cache-directory
     """
-    cache = _cache(root_of(project)) / "files" / "md5"
+    cache = cache_of(root_of(project)) / "files" / "md5"
     lost = []
     for name in file_hashes:
         objects = [name]
@@ -66,10 +66,16 @@ def lost_objects(project: Project, file_hashes: Iterable[str]) -> list[Path]:
     return lost
 
 
-def _cache(root: Path) -> Path:
+def cache_of(root: Path) -> Path:
     """Return the folder of DVC's cache that the repository's own configuration names."""
     folder = _configured(root, "cache", "dir")
     return root / ".dvc" / (Path(folder).expanduser() if folder else "cache")
+
+
+def locked_hashes(project: Project) -> set[str]:
+    """Return the hashes of all data that the project's `dvc.lock` names, of other projects and stages too."""
+    text = lock_file(project).read_text() if lock_file(project).exists() else ""
+    return {line.partition("md5:")[2].strip() for line in text.splitlines() if "md5:" in line}
 
 
 def hashes(project: Project) -> dict[str, str]:

@@ -1,7 +1,9 @@
-"""Optuna's studies as tables: copies of a journal, and new tables in a database."""
+"""Optuna's studies in their storage: copies of a journal, new tables in a database, and what is deleted."""
 
 from __future__ import annotations
 
+import contextlib
+from collections.abc import Iterable
 from pathlib import Path
 
 from models.errors import StoreError
@@ -40,3 +42,18 @@ def make_study_tables(address: str) -> None:
             optuna.storages.RDBStorage(address).engine.dispose()
     except RuntimeError as error:
         raise StoreError(f"{without_password(address)}: {error}: empty it, or update Optuna") from error
+
+
+def delete_studies(workspace: Workspace, names: Iterable[str]) -> None:
+    """Delete studies; those that are not there do no harm.
+
+    Raises:
+        StoreError: The storage cannot be used.
+    """
+    import optuna
+
+    with reaching_studies():
+        stored = storage(workspace)
+        for name in names:
+            with contextlib.suppress(KeyError):
+                optuna.delete_study(study_name=name, storage=stored)

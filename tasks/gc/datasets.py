@@ -1,0 +1,93 @@
+"""Data in DVC's cache and studies of Optuna that only removed records named."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import TYPE_CHECKING, Any
+
+from tasks.gc.candidates import GarbageCandidate
+from tasks.gc.snapshot import WITHDRAWN, Snapshot
+from tasks.host import database
+from tasks.host.workspace import Project, Workspace
+from tasks.tools import dvc_garbage, study_tables
+
+if TYPE_CHECKING:
+    from sqlalchemy import Connection
+
+DATA, DATA_TAGS = ("raw", "prepared"), ("loopline.raw", "loopline.dataset")
+
+
+def old_data(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
+    """Yield the data of versions in DVC's cache; the remote is left: other workspaces may share it."""
+    for project in snapshot.projects.values():
+        repository = _project(snapshot.workspace, project.name)
+        named = {record.result.get(name) for record in project.records if record.step == "version" for name in DATA}
+        for data_hash in sorted(filter(None, named)):
+            size = sum(dvc_garbage.objects_of(repository, data_hash).values())
+            yield GarbageCandidate(project.name, data_hash, size, snapshot.why(f"data:{data_hash}"))
+
+
+def remove_data(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:
+    """Remove the data that withdrawn records name and no other record, version or `dvc.lock` of the workspace."""
+    for project in snapshot.projects:
+        unneeded, needed = _named(snapshot.workspace, project, "version", DATA, DATA_TAGS)
+        if unneeded:
+            dvc_garbage.remove(_project(snapshot.workspace, project), unneeded, needed)
+            _forget(snapshot.workspace, project, "version")
+
+
+def old_studies(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
+    """Yield the studies of searches; a journal file keeps their bytes, a database frees them."""
+    for project in snapshot.projects.values():
+        named = {record.result.get("study") for record in project.records if record.step == "search"}
+        for study in sorted(filter(None, named)):
+            yield GarbageCandidate(project.name, study, 0, snapshot.why(f"study:{study}"))
+
+
+def remove_studies(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:
+    """Remove the studies that withdrawn records name and no other record or version of the workspace."""
+    for project in snapshot.projects:
+        unneeded, needed = _named(snapshot.workspace, project, "search", ("study",), ("loopline.study",))
+        if unneeded:
+            study_tables.delete_studies(snapshot.workspace, unneeded - needed)
+            _forget(snapshot.workspace, project, "search")
+
+
+def _project(workspace: Workspace, name: str) -> Project:
+    return Project(workspace, workspace.folders(name).get(name, workspace.root / "projects" / name))
+
+
+def _named(
+    workspace: Workspace, project: str, step: str, fields: Sequence[str], tags: Sequence[str]
+) -> tuple[set[str], set[str]]:
+    """Return what the withdrawn records of a project name, and what other rows of the workspace name."""
+    from sqlalchemy import select
+
+    from tasks.host.tables import versions
+
+    with database.reading(workspace.state) as connection:
+        withdrawn = _results(connection, f"{WITHDRAWN}{step}", project=project)
+        unneeded = {result[name] for result in withdrawn for name in fields if result.get(name)}
+        if not unneeded:
+            return set(), set()
+        needed = {result.get(name) for result in _results(connection, step) for name in fields}
+        rows = connection.scalars(select(versions.c.tags).where(~versions.c.is_removed))
+        needed |= {stored.get(tag) for stored in rows for tag in tags}
+    return unneeded, {name for name in needed if name}
+
+
+def _results(connection: Connection, step: str, **columns: str) -> list[dict[str, Any]]:
+    from sqlalchemy import select
+
+    from tasks.host.tables import step_records
+
+    rows = select(step_records.c.content).filter_by(step=step, **columns)
+    return [content.get("result") or {} for content in connection.scalars(rows)]
+
+
+def _forget(workspace: Workspace, project: str, step: str) -> None:
+    from tasks.host.tables import step_records
+
+    with database.writing(workspace.state) as connection:
+        mine = step_records.c.project == project, step_records.c.step == f"{WITHDRAWN}{step}"
+        connection.execute(step_records.delete().where(*mine))
