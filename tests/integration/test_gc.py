@@ -53,11 +53,8 @@ def test_it_shows_first_and_removes_when_told(workspace: Workspace, make_project
     assert len(list(state.glob("work/*/*"))) == 7
 
 
-def test_versions_and_runs_go_from_mlflow_and_what_was_champion_or_has_an_alias_stays(
-    workspace: Workspace, make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    state = make_project().state("tiny")
-    state.mkdir(parents=True)
+def add_versions(workspace: Workspace) -> dict[int, str]:
+    """Five versions with runs: the first is the champion, the third has an alias, the fifth is young."""
     store = client()
     runs = {}
     for number in range(1, 6):
@@ -65,7 +62,7 @@ def test_versions_and_runs_go_from_mlflow_and_what_was_champion_or_has_an_alias_
         experiment = experiment_id(store, workspace, "tiny")
         runs[number] = store.create_run(experiment).info.run_id
         store.log_text(runs[number], "page", "card.html")
-        set_delivered(state, f"tiny-{number}", Delivered(1, {"loop": runs[number]}))
+        set_delivered(workspace.state / "projects" / "tiny", f"tiny-{number}", Delivered(1, {"loop": runs[number]}))
     store.set_registered_model_alias("tiny", "audit", "3")
     crown(workspace, "tiny", "1")
     with database.writing(workspace.state) as connection:  # version 5 is the challenger, since it was judged last
@@ -73,6 +70,14 @@ def test_versions_and_runs_go_from_mlflow_and_what_was_champion_or_has_an_alias_
         connection.execute(tables.deliveries.update().values(at=1e9))
         mine = tables.deliveries.c.loop_id == "tiny-5"
         connection.execute(tables.deliveries.update().where(mine).values(at=database.now(connection)))
+    return runs
+
+
+def test_versions_and_runs_go_from_mlflow_and_what_was_champion_or_has_an_alias_stays(
+    workspace: Workspace, make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make_project().state("tiny").mkdir(parents=True)
+    runs, store = add_versions(workspace), client()
     listed = json.loads(run("--json"))["kinds"]
     reasons = {found["name"]: found["reason"].rpartition(": ")[2] for found in listed["versions"]}
     assert reasons == {
