@@ -20,7 +20,7 @@ from tasks.gc.retention import history_days
 from tasks.gc.snapshot import WITHDRAWN, Snapshot
 from tasks.host import database, stores
 from tasks.host.workspace import Workspace
-from tasks.mlflow import garbage
+from tasks.mlflow import embedded_store, garbage
 from tasks.state import registered_models, versions
 from tasks.state.versions import StoredVersion, address_of
 
@@ -32,11 +32,24 @@ def pins_of(workspace: Workspace, projects: Sequence[str]) -> dict[str, dict[str
     """Return the aliases in MLflow by project and version; a project is left out whose aliases cannot be read."""
     pins = {}
     for project in projects:
-        is_foreign = bool(registered_models.foreign_owner(workspace.state, project))
         with contextlib.suppress(StoreError):
-            if not is_foreign and versions.versions_of(workspace.state, project):
+            if versions.versions_of(workspace.state, project):
+                _check(workspace, project)
                 pins[project] = garbage.aliases_of(project)
     return pins
+
+
+def _check(workspace: Workspace, project: str) -> None:
+    """Check that the registered model is ours, in a store that was not lost: MLflow would make a lost one anew.
+
+    Raises:
+        StoreError: It is not, or the store is away.
+    """
+    if owner := registered_models.foreign_owner(workspace.state, project):
+        raise StoreError(
+            f"{project}: its model belongs to workspace {owner}, which cleans it up: use `loopline gc` there"
+        )
+    embedded_store.initialise(workspace)
 
 
 def old_versions(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
@@ -47,8 +60,11 @@ def old_versions(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
             reason = snapshot.why(f"{project.name}/version:{version.number}")
             yield GarbageCandidate(project.name, version.number, _size(address_of(root, version.place)), reason)
         recorded = {version.number for version in project.versions}
+        if not project.versions:
+            continue
         with contextlib.suppress(StoreError):  # the next time
-            for stray in garbage.unrecorded_versions(project.name) if project.versions else ():
+            _check(snapshot.workspace, project.name)
+            for stray in garbage.unrecorded_versions(project.name):
                 if stray.number not in recorded:
                     reason = snapshot.young(stray.at, history_days())
                     yield GarbageCandidate(project.name, stray.number, 0, reason)
@@ -71,6 +87,7 @@ def remove_versions(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:
             withdrawn = [version for version in versions.withdrawn(connection, project) if not version.tags[TAG]]
         if not withdrawn:
             continue
+        _check(snapshot.workspace, project)
         pins = garbage.aliases_of(project)
         for version in withdrawn:
             if version.number in pins:
@@ -118,6 +135,8 @@ def remove_runs(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:
     root, names = snapshot.workspace.state, [f"{WITHDRAWN}{project}" for project in snapshot.projects]
     with database.reading(root) as connection:
         rows = connection.execute(select(deliveries).where(deliveries.c.project.in_(names))).all()
+    if rows:
+        embedded_store.initialise(snapshot.workspace)
     for row in rows:
         if not row.at:
             garbage.drop_runs(row.runs.values())

@@ -39,7 +39,7 @@ def aliases_of(model: str) -> dict[str, str]:
     """Return the alias of each version of a model that has one.
 
     Raises:
-        StoreError: The tracking store is away.
+        StoreError: The tracking store is away, or has no such model.
     """
     from mlflow.exceptions import MlflowException
 
@@ -49,7 +49,8 @@ def aliases_of(model: str) -> dict[str, str]:
         except MlflowException as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
                 raise
-            return {}
+            lost = f"MLflow has no registered model {model}: put it back from a copy, or rename it back"
+            raise StoreError(lost) from error
     return {str(number): alias for alias, number in aliases.items()}
 
 
