@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import json
-import resource
 import socket
 import ssl
 import time
@@ -143,13 +142,6 @@ def client(behind: Both, address: str = "127.0.0.1", receives: int | None = None
 def test_hostile_clients_cost_the_server_nothing(workspace: Workspace, serve: Serve, tmp_path: Path) -> None:
     with both(workspace, serve, tmp_path, QUICK) as behind:
         besiege(behind, readers=30, senders=10, silent=64, halves=30, patience_s=10)
-
-
-@pytest.mark.soak
-def test_many_hostile_clients_cost_the_server_nothing(workspace: Workspace, serve: Serve, tmp_path: Path) -> None:
-    resource.setrlimit(resource.RLIMIT_NOFILE, (8192, resource.getrlimit(resource.RLIMIT_NOFILE)[1]))
-    with both(workspace, serve, tmp_path) as behind:
-        besiege(behind, readers=300, senders=150, silent=700, halves=300, patience_s=60)
 
 
 def besiege(behind: Both, readers: int, senders: int, silent: int, halves: int, patience_s: float) -> None:
