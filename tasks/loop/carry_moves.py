@@ -21,6 +21,7 @@ from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.loop.short_process import ShortProcess
 from tasks.mlflow import registry_reader
+from tasks.mlflow.mlflow_server import awake_server
 from tasks.state import registered_models
 from tasks.state.workspace_id import workspace_id
 
@@ -64,29 +65,33 @@ class MoveCarrier:
 def moved_in_mlflow(workspace: Workspace) -> list[str]:
     """Return the projects of this workspace for which MLflow's server shows another state than the carried one.
 
-    One search for all models, in pages; nothing where MLflow is no server: there a loop or `promote` looks.
+    One search for all models, in pages; nothing where no server is awake: there a loop or `promote` looks.
 
     Raises:
         StoreError: The database cannot be used, or MLflow's server is away.
     """
-    if not os.environ["MLFLOW_TRACKING_URI"].startswith(("http://", "https://")):
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    server = uri if registry_reader.is_server(uri) else awake_server(workspace)
+    if not server:
         return []
     own_id = workspace_id(workspace.state)
     carried = registered_models.projections(workspace.state)
     ours = {name: projection for name, projection in carried.items() if projection.owner in ("", own_id)}
     if not ours:
         return []
-    models = dict(_models())
+    models = dict(_models(server))
     registered_models.note_look(workspace.state, ours)
     with database.reading(workspace.state) as connection:
         now = database.now(connection)
     return [name for name, projection in ours.items() if name in models and differs(projection, models[name], now)]
 
 
-def _models() -> Iterator[tuple[str, RegistryState]]:
+def _models(server: str) -> Iterator[tuple[str, RegistryState]]:
     token = ""
     while True:
-        page = registry_reader.rest("registered-models/search", {"max_results": PAGE, "page_token": token}) or {}
+        page = (
+            registry_reader.rest("registered-models/search", {"max_results": PAGE, "page_token": token}, server) or {}
+        )
         for model in page.get("registered_models", []):
             aliases = {pair["alias"]: str(pair["version"]) for pair in model.get("aliases", [])}
             tags = {pair["key"]: pair.get("value", "") for pair in model.get("tags", [])}

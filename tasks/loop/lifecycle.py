@@ -77,7 +77,7 @@ def open_loop(
         loop = Loop(project, spec, loop_id, trigger, reporter or SilentReporter(), lease)
         loop.refresh = frozenset(refresh)
         _begin_run(loop)
-        exporter = BackgroundExporter(loop.delivery, _earlier_logs(loop))
+        exporter = BackgroundExporter(loop.delivery, _earlier_logs(project.workspace, spec.name))
         exporter.start()
         failure = None
         try:
@@ -95,10 +95,9 @@ def open_loop(
         _forget(loop, days)
 
 
-def _earlier_logs(loop: Loop) -> list[MlflowExporter]:
-    waiting = waiting_loops(loop.workspace.state).items()
-    mine = [loop_id for loop_id, ended in waiting if ended.project == loop.spec.name]
-    return [MlflowExporter(loop.workspace, loop.spec.name, loop_id) for loop_id in mine]
+def _earlier_logs(workspace: Workspace, name: str) -> list[MlflowExporter]:
+    mine = [loop_id for loop_id, ended in waiting_loops(workspace.state).items() if ended.project == name]
+    return [MlflowExporter(workspace, name, loop_id) for loop_id in mine]
 
 
 def _begin_run(loop: Loop) -> None:

@@ -12,7 +12,8 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from tasks.host import logs, ports, server_access, stores
+from models.files import read_json, write_json
+from tasks.host import logs, ports, processes, server_access, stores
 from tasks.host.http_guard import CHALLENGE, bears_secret
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store
@@ -21,6 +22,14 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 HEALTH = "/health"
+AWAKE = "mlflow.json"
+"""A file in the platform's folder: the process and the port of the server, which starts on demand."""
+
+
+def awake_server(workspace: Workspace) -> str:
+    """Return the address of the workspace's own server if somebody has opened it since `up`, else an empty string."""
+    mark = read_json(workspace.platform / AWAKE)
+    return f"http://{ports.LOOPBACK}:{mark['port']}" if mark and processes.is_alive_here(mark["process"]) else ""
 
 
 class SecretMiddleware:
@@ -47,6 +56,8 @@ def main() -> None:
     workspace, port = Workspace(Path(sys.argv[1])), int(sys.argv[3])
     stores.configure(workspace)
     embedded_store.initialise(workspace)
+    workspace.platform.mkdir(parents=True, exist_ok=True)
+    write_json(workspace.platform / AWAKE, {"process": processes.identity(), "port": port})
     import uvicorn  # before MLflow, which rejects foreign hosts only if it detects a server
     from mlflow.server import constants
     from mlflow.server.handlers import initialize_backend_stores

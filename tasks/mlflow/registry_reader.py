@@ -76,7 +76,7 @@ def named(root: Path, model: str, name: str = "champion") -> RegisteredVersion |
         version = named_version(root, model, name)
         if version or not registered_models.is_followed(connection, model):
             return version
-    if not _is_server(os.environ["MLFLOW_TRACKING_URI"]):
+    if not is_server(os.environ["MLFLOW_TRACKING_URI"]):
         return None
     return aliased(model, name) if name in ALIASES else numbered(model, name)
 
@@ -86,7 +86,7 @@ def all_named(
 ) -> dict[str, dict[str, RegisteredVersion]]:
     """Return versions of several projects as `named` does, in a few queries; what MLflow must be asked is left out."""
     versions = named_versions(root, moves, numbers)
-    if not _is_server(os.environ["MLFLOW_TRACKING_URI"]):
+    if not is_server(os.environ["MLFLOW_TRACKING_URI"]):
         return versions
     known = registered_models.projections(root)
     return {project: of_project for project, of_project in versions.items() if project in known}
@@ -109,7 +109,7 @@ def check() -> None:
     Raises:
         StoreError: The registry is unavailable, or does not know the account.
     """
-    if _is_server(os.environ["MLFLOW_TRACKING_URI"]):
+    if is_server(os.environ["MLFLOW_TRACKING_URI"]):
         rest("registered-models/search", {"max_results": 1})
     else:
         aliased("")
@@ -173,7 +173,7 @@ def has_experiment(name: str) -> bool:
 def _ask(endpoint: str, **query: str) -> dict[str, Any] | None:
     """Return the answer of an endpoint of MLflow's REST API, from a store of any kind; None if nothing is there."""
     uri = os.environ["MLFLOW_TRACKING_URI"]
-    if not _is_server(uri):
+    if not is_server(uri):
         return _through_mlflow(endpoint, query)
     errors: list[StoreError] = getattr(_thread, "errors", [])
     if errors:
@@ -185,19 +185,25 @@ def _ask(endpoint: str, **query: str) -> dict[str, Any] | None:
         raise
 
 
-def _is_server(uri: str) -> bool:
+def is_server(uri: str) -> bool:
+    """Return whether MLflow is reached by HTTP at an address."""
     return uri.startswith(("http://", "https://"))
 
 
-def rest(endpoint: str, query: Mapping[str, Any]) -> dict[str, Any] | None:
+def rest(endpoint: str, query: Mapping[str, Any], server: str = "") -> dict[str, Any] | None:
     """Return the answer of an endpoint of MLflow's server; None if nothing is there.
+
+    Args:
+        endpoint: Below `/api/2.0/mlflow/`.
+        query: The request's parameters.
+        server: The server's address; default: the configured one.
 
     Raises:
         StoreError: The server is away, or refuses the account.
     """
-    uri = os.environ["MLFLOW_TRACKING_URI"]
+    uri = (server or os.environ["MLFLOW_TRACKING_URI"]).rstrip("/")
     try:
-        with opened(f"{uri.rstrip('/')}/api/2.0/mlflow/{endpoint}?{urllib.parse.urlencode(query)}") as answer:
+        with opened(f"{uri}/api/2.0/mlflow/{endpoint}?{urllib.parse.urlencode(query)}", server=uri) as answer:
             return dict(json.load(answer))
     except urllib.error.HTTPError as error:
         error.close()
@@ -248,9 +254,9 @@ def _tags(fields: Mapping[str, Any]) -> dict[str, str]:
     return {pair["key"]: pair["value"] for pair in fields.get("tags", [])}
 
 
-def opened(address: str, timeout_s: float = 10.0) -> HTTPResponse:
+def opened(address: str, timeout_s: float = 10.0, server: str = "") -> HTTPResponse:
     """Open an address by HTTP, with the registry's secret if it is of the registry's server; gives the bytes."""
-    is_ours = is_same_server(address, os.environ["MLFLOW_TRACKING_URI"])
+    is_ours = is_same_server(address, server or os.environ["MLFLOW_TRACKING_URI"])
     request = urllib.request.Request(address, headers=authorization() if is_ours else {})  # noqa: S310 - configured
     return http_client.opened(request, timeout_s)
 

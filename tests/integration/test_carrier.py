@@ -216,15 +216,19 @@ def test_a_process_follows_what_waits_and_what_a_person_moves(
     tracked: Workspace, registry: Registry, empty_store: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     with serving(tracked) as (url, _):
-        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
         for name, value in server_access.credentials(tracked, {}).items():
             monkeypatch.setenv(name, value)
+        assert moved_in_mlflow(tracked) == []
+        client().set_registered_model_alias("tiny", "champion", "1")
+        assert moved_in_mlflow(tracked) == ["tiny"], "the own server is asked, since it is awake"
+        registry.look()
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
         assert moved_in_mlflow(tracked) == []
         client().set_registered_model_alias("tiny", "champion", "3")
         assert moved_in_mlflow(tracked) == ["tiny"]
         carrier = MoveCarrier(tracked)
         deadline = time.monotonic() + 60
-        while len(registry.journal()) < 3 and time.monotonic() < deadline:
+        while len(registry.journal()) < 4 and time.monotonic() < deadline:
             carrier.once()
             time.sleep(0.2)
         assert registry.journal()[-1].by == MLFLOW
