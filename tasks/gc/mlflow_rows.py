@@ -66,7 +66,7 @@ def old_versions(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
             _check(snapshot.workspace, project.name)
             for stray in garbage.unrecorded_versions(project.name):
                 if stray.number not in recorded:
-                    reason = snapshot.young(stray.at, history_days())
+                    reason = snapshot.young(stray.created, history_days())
                     yield GarbageCandidate(project.name, stray.number, 0, reason)
 
 
@@ -92,13 +92,13 @@ def remove_versions(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:
         for version in withdrawn:
             if version.number in pins:
                 tags = {name: value for name, value in version.tags.items() if name != TAG}
-                done = replace(version, tags=tags, at=snapshot.now, is_removed=False)
+                stored = replace(version, tags=tags, at=snapshot.now, is_removed=False)
             else:
                 model_id = garbage.drop_version(project, version.number)
                 tags = {TAG: model_id} if model_id else {}
-                done = StoredVersion(version.number, "", "", tags, snapshot.now, is_removed=True)
+                stored = StoredVersion(version.number, "", "", tags, snapshot.now, is_removed=True)
             with database.writing(root) as connection:
-                versions.save(connection, project, done)
+                versions.save(connection, project, stored)
 
 
 def old_runs(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
@@ -160,9 +160,9 @@ def _purge(snapshot: Snapshot, loops: Mapping[str, Mapping[str, str]], before: f
         ]
     runs = {run for of_loop in loops.values() for run in of_loop.values()}
     gone = garbage.purge(runs, {version.tags[TAG] for _, version in tombstones}) if runs else set()
-    done = [loop_id for loop_id, of_loop in loops.items() if gone >= {*of_loop.values()}]
+    purged = [loop_id for loop_id, of_loop in loops.items() if gone >= {*of_loop.values()}]
     with database.writing(root) as connection:
-        connection.execute(deliveries.delete().where(deliveries.c.loop_id.in_(done)))
+        connection.execute(deliveries.delete().where(deliveries.c.loop_id.in_(purged)))
         for project, version in tombstones:
             if version.tags[TAG] in gone:
                 versions.save(connection, project, replace(version, tags={}))

@@ -153,13 +153,13 @@ def _loops(connection: Connection, project: ProjectRows) -> dict[str, Node]:
 
     used = func.coalesce(loops.c.ended, loops.c.began).label("used")
     rows = select(loops.c.loop_id, loops.c.saved, loops.c.state, used).where(loops.c.project == project.name)
-    made: dict[str, list[str]] = {}
+    by_loop: dict[str, list[str]] = {}
     for record in project.records:
-        made.setdefault(record.loop_id, []).append(f"{project.name}/record:{record.number}")
+        by_loop.setdefault(record.loop_id, []).append(f"{project.name}/record:{record.number}")
     nodes = {}
     for row in connection.execute(rows):
         root = "it is the last loop" if row.saved == project.stamp.saved else "it runs" * (row.state == "running")
-        names = (*made.get(row.loop_id, ()), f"pages:{row.loop_id}", f"run:{row.loop_id}", f"rows:{row.loop_id}")
+        names = (*by_loop.get(row.loop_id, ()), f"pages:{row.loop_id}", f"run:{row.loop_id}", f"rows:{row.loop_id}")
         nodes[f"loop:{row.loop_id}"] = Node(row.used, names, root and f"{row.loop_id}: {root}")
     return nodes
 

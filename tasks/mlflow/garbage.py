@@ -32,7 +32,7 @@ class UnrecordedVersion(NamedTuple):
 
     number: str
     run: str
-    at: float
+    created: float
 
 
 def aliases_of(model: str) -> dict[str, str]:

@@ -47,8 +47,8 @@ def command(project: str | None, is_delete: bool, shows_reasons: bool, as_json: 
     click.echo(_table(collection))
     if shows_reasons:
         click.echo("\n".join(_reasons(collection.candidates)))
-    for skipped, why in collection.skipped.items():
-        click.echo(f"{skipped}: nothing was removed: {why}")
+    for skipped, reason in collection.skipped.items():
+        click.echo(f"{skipped}: nothing was removed: {reason}")
     if not is_delete:
         click.echo("nothing was removed: `loopline gc --delete` does it, `--why` says what stays")
 
