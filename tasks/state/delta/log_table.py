@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import contextlib
 import json
+import tempfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 from tasks.state.delta.delta_files import APPEND, LogPart
-from tasks.state.delta.places import MARKS, REPLACED_H, Place
+from tasks.state.delta.places import FIRST_COMMIT, MARKS, REPLACED_H, Place
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -90,19 +92,22 @@ class LogTable:
         Args:
             schema: The schema that the table has then.
             stored: The schema that it has; None if there is no table.
+
+        Raises:
+            TakenError: Another host committed at the same moment.
+            StoreError: The table cannot be written.
         """
         import pyarrow as pa
-        from deltalake import DeltaTable, Schema
+        from deltalake import Schema
 
         new = [field for field in schema if stored is None or field.name not in stored.names]
         if not new:
             return
-        with self._changing("it has no new columns"):
-            if stored is None:
-                address, options = self.place.address, self.place.options
-                DeltaTable.create(address, schema, "ignore", configuration=_CONFIGURATION, storage_options=options)
-            elif table := self.read(_itself):
-                fields = Schema.from_arrow(pa.schema(new)).fields
+        if stored is None:
+            self.place.begin(_first_commit(schema))
+        elif table := self.read(_itself):
+            fields = Schema.from_arrow(pa.schema(new)).fields
+            with self._changing(table, "it has no new columns"):
                 table.alter.add_columns(fields, post_commithook_properties=_no_hooks())
         self.place.settle()
 
@@ -127,7 +132,7 @@ class LogTable:
             is_same: The added rows are those of the removed files.
 
         Raises:
-            TakenError: Another host has the first transaction.
+            TakenError: Another host has the first transaction, or committed at the same moment.
             StoreError: The commit cannot be stored.
         """
         from deltalake import CommitProperties, Transaction
@@ -141,7 +146,7 @@ class LogTable:
         stored = schema_of(table) if schema is None else schema
         actions: list[AddAction | RemoveAction] = [_added(part, stored, now, not is_same) for part in added]
         actions += [RemoveAction(part.name, not is_same, now, part.size, {}) for part in removed]
-        with self._changing("nothing was committed", marks):
+        with self._changing(table, "nothing was committed"):
             table.create_write_transaction(
                 actions,
                 "append" if schema is None else "overwrite",
@@ -157,8 +162,8 @@ class LogTable:
         Raises:
             StoreError: delta-rs cannot write or delete, such as on a full disk. The table stays as it was.
         """
-        with self._changing("no checkpoint was made"):
-            if table := self.read(_itself):
+        if table := self.read(_itself):
+            with self._changing(table, "no checkpoint was made"):
                 # First: so what was there before the new checkpoint stays, for readers that are opening the table, and
                 # in case a loss of power damages the new checkpoint.
                 table.cleanup_metadata()
@@ -182,15 +187,16 @@ class LogTable:
         return self._table
 
     @contextlib.contextmanager
-    def _changing(self, problem: str, marks: Mapping[str, int] | None = None) -> Iterator[None]:
-        """Convert errors of delta-rs, which names a full disk and a lost race alike."""
+    def _changing(self, table: DeltaTable, problem: str) -> Iterator[None]:
+        """Convert errors of delta-rs, which names a full disk and a lost race alike: after that, there is a commit."""
         from deltalake.exceptions import DeltaError
 
+        before = table.version()
         try:
             yield
         except DeltaError as error:
-            table = self.read(_itself)
-            if table is not None and _is_taken(table, marks or {}):
+            newest = self.read(_itself)
+            if newest is not None and newest.version() > before:
                 raise TakenError from error
             raise self.place.unwritten(problem, error) from error
 
@@ -200,6 +206,18 @@ def schema_of(table: DeltaTable) -> pa.Schema:
     import pyarrow as pa
 
     return pa.schema(table.schema().to_arrow())
+
+
+def _first_commit(schema: pa.Schema) -> bytes:
+    """Return the commit that makes a table, which delta-rs makes in another folder.
+
+    Of two hosts that make one table at once by delta-rs, both succeed, and a third is told that the protocol changed.
+    """
+    from deltalake import DeltaTable
+
+    with tempfile.TemporaryDirectory() as folder:
+        DeltaTable.create(folder, schema, configuration=_CONFIGURATION)
+        return (Path(folder) / FIRST_COMMIT).read_bytes()
 
 
 def _itself(table: DeltaTable) -> DeltaTable:

@@ -31,6 +31,7 @@ if TYPE_CHECKING:
     from filelock import FileLock
 
 COMMITS = "_delta_log"
+FIRST_COMMIT = f"{COMMITS}/{0:020d}.json"
 DAMAGED = "_damaged"
 """The folder within a log to which unreadable files are moved; Delta ignores names that begin with `_`."""
 REPLACED_H = 1
@@ -116,6 +117,10 @@ class DiskPlace:
                 sync(newest)
             sync(self.folder / COMMITS)
 
+    def begin(self, commit: bytes) -> None:
+        """Write the commit that makes the table; within `writing` nobody else does."""
+        write_bytes(self.folder / FIRST_COMMIT, commit)
+
     def write(self, name: str, content: pa.Buffer) -> None:
         """Write a new file; on return it is on disk."""
         write_bytes(self.folder / name, content)
@@ -199,6 +204,7 @@ class SharedPlace:
 
     def __init__(self, address: str) -> None:
         self.address = address
+        self._threads = threading.RLock()
 
     @cached_property
     def options(self) -> dict[str, str]:
@@ -214,9 +220,9 @@ class SharedPlace:
     def drop_torn_commit(self) -> None:
         """Do nothing: an object is whole."""
 
-    def writing(self) -> contextlib.nullcontext[None]:
-        """Exclude nobody: of two commits with one number, one is refused."""
-        return contextlib.nullcontext()
+    def writing(self) -> threading.RLock:
+        """Exclude the other threads, which share a table; of two commits of hosts with one number, one is refused."""
+        return self._threads
 
     def commits_since_checkpoint(self) -> int:
         """Return 0: here merging alone is followed by a checkpoint."""
@@ -224,6 +230,10 @@ class SharedPlace:
 
     def settle(self) -> None:
         """Do nothing: a commit is stored when the store says so."""
+
+    def begin(self, commit: bytes) -> None:
+        """Write the commit that makes the table, unless another host was first."""
+        self._store.create(FIRST_COMMIT, commit)
 
     def write(self, name: str, content: pa.Buffer) -> None:
         """Write a new object."""

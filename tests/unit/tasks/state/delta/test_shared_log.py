@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import threading
 import time
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
@@ -53,9 +54,17 @@ def test_what_has_an_offset_is_not_added_again(log: SharedLog) -> None:
     assert [*log.records(2)] == []
 
 
-def test_hosts_that_commit_at_once_get_a_number_each(log: SharedLog) -> None:
+@pytest.mark.parametrize("is_one_host", [False, True], ids=["hosts", "threads"])
+def test_all_that_commit_at_once_get_a_number_each(log: SharedLog, *, is_one_host: bool) -> None:
+    logs = [log if is_one_host else SharedLog(log.place.address) for _ in range(4)]
+    start = threading.Barrier(4)
+
+    def add(place: int) -> int:
+        start.wait()
+        return logs[place].add("predictions", [f"{place}"], {f"{place}": 1})
+
     with ThreadPoolExecutor(4) as pool:
-        numbers = list(pool.map(lambda one: log.add("predictions", [f"{one}"], {f"{one}": 1}), range(4)))
+        numbers = list(pool.map(add, range(4)))
     assert sorted(numbers) == [1, 2, 3, 4]
     assert sorted(record for _, record in records(log)) == ["0", "1", "2", "3"]
 
