@@ -27,8 +27,6 @@ def command(project: str | None, is_delete: bool, shows_reasons: bool, as_json: 
     uses, what is tried, and what a loop may go on with. The rest goes when it is old. A project whose loop runs is left
     out. The platform does the same once a day.
 
-    Example: loopline gc
-
     Example: loopline gc flights --why
 
     Example: loopline gc --delete
