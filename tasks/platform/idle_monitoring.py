@@ -24,6 +24,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.prefect.flow_runs import all_runs, ask
 from tasks.prefect.prefect_server import PrefectServer
 from tasks.prefect.worker import pool_of
+from tasks.state.champion_moves import moves_of
 from tasks.state.ingest_segments import waits
 
 AHEAD_S = 200.0
@@ -34,11 +35,11 @@ DAY_S = 86_400.0
 SEEN_FILE = Path("monitoring") / "seen.json"
 
 Stats = dict[str, list[int]]
-"""The time of the last change, in ns, and the size in bytes of each file and folder, by path."""
+"""The time of the last change, in ns, and the size in bytes of files and folders, by path; the last move's number."""
 
 
 def stats_of(project: Project) -> Stats | None:
-    """Return what a monitoring run depends on: the spec, the source, and the logs of predictions and labels.
+    """Return what a monitoring run depends on: spec, source, logs of predictions and labels, and the champion.
 
     None if that cannot be known without own code, or where other machines have logs of this project.
     """
@@ -47,7 +48,9 @@ def stats_of(project: Project) -> Stats | None:
         return None
     state, source = project.state(spec.name), project.folder / spec.data.source
     logs = [state / name / "_delta_log" for name in ("predictions", "labels")]
-    return _stats([project.spec_path, source, *sorted(source.rglob("*")), *logs])
+    moves = moves_of(project.workspace.state, spec.name, limit=1)
+    files = _stats([project.spec_path, source, *sorted(source.rglob("*")), *logs])
+    return {**files, "champion": [moves[0].number if moves else 0]}
 
 
 def remember(state: Path, before: Stats | None, now: float | None = None) -> None:
@@ -62,7 +65,7 @@ def remember(state: Path, before: Stats | None, now: float | None = None) -> Non
         StoreError: The note cannot be written.
     """
     now = time.time() if now is None else now
-    changed = max((time_ns for time_ns, _ in (before or {}).values()), default=0) / 1e9
+    changed = max((time_ns for time_ns, *_ in (before or {}).values()), default=0) / 1e9
     seen = before if changed < now - QUIET_S else None
     write_json(state / SEEN_FILE, {"at": now, "stats": seen})
 

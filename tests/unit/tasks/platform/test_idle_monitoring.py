@@ -10,9 +10,11 @@ from pathlib import Path
 import pytest
 
 from models.files import write_json, write_text
+from tasks.host import database
 from tasks.host.store_addresses import ROOT
 from tasks.host.workspace import Project
 from tasks.platform.idle_monitoring import DAY_S, QUIET_S, SEEN_FILE, is_idle, remember, stats_of
+from tasks.state import champion_moves
 from tasks.state.segments import SegmentWriter, segments_folder
 from tests.conftest import MakeProject
 
@@ -48,10 +50,17 @@ def commit(project: Project, log: str) -> None:
     write_text(project.state("tiny") / log / "_delta_log" / "00000000000000000000.json", "{}")
 
 
+def champion(project: Project) -> None:
+    with database.writing(project.workspace.state) as connection:
+        champion_moves.record(
+            connection, "tiny", 0, action="promote", before=None, after="1", by="a person", reason="better"
+        )
+
+
 @pytest.mark.parametrize(
     "change",
-    [rows, spec, lambda project: commit(project, "predictions"), lambda project: commit(project, "labels")],
-    ids=["rows", "spec", "predictions", "labels"],
+    [rows, spec, champion, lambda project: commit(project, "predictions"), lambda project: commit(project, "labels")],
+    ids=["rows", "spec", "champion", "predictions", "labels"],
 )
 def test_whatever_is_new_is_monitored(seen: Project, change: Callable[[Project], None]) -> None:
     change(seen)
