@@ -25,7 +25,7 @@ ACTS = {
     "tasks/state/shared_files.py: delete by publish": "named by an earlier epoch",
     "tasks/state/delta/places.py: put by write": "a log's file under a new name, before the commit that names it",
     "tasks/state/delta/places.py: delete by delete": "a log's files that no commit names, hours ago or by age of rows",
-    "tasks/state/delta/log_table.py: create by _first_commit": "a table in a temporary folder, of which the commit is read",
+    "tasks/state/delta/log_table.py: create by _first_commit": "a table in a temporary folder",
     "tasks/state/delta/places.py: create by begin": "a log's first commit, unless another host was first",
     "tasks/state/delta/log_table.py: vacuum by unused": "only lists files that no commit names",
 }
