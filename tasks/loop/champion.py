@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import os
+import sqlite3
 from collections.abc import Collection
 from typing import TYPE_CHECKING
 
@@ -17,6 +18,7 @@ from models.serving.registry_comparison import Projection
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.mlflow import registry_reader
+from tasks.mlflow.embedded_store import settle
 from tasks.mlflow.registry import Announcer, Registry
 from tasks.prefect.events import CHAMPION_MOVED, RELEASE_CHANGED, Event, deliver, store
 from tasks.state import registered_models
@@ -71,6 +73,18 @@ def first_look(workspace: Workspace, models: Collection[str] = ()) -> None:
             continue
         with contextlib.suppress(StoreError, GateRefused):
             open_registry(workspace, model).look()
+
+
+def look_after_loop(workspace: Workspace, model: str) -> None:
+    """Look at an embedded MLflow after the loop's own changes of its file: later ones are of somebody else.
+
+    So the next command knows by the file's time whether it must import MLflow; see `look_if_moved`.
+    """
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    if stores.is_embedded(uri):
+        with contextlib.suppress(StoreError, GateRefused, sqlite3.Error):
+            settle(uri)
+            hear(workspace, model)
 
 
 def look_if_moved(workspace: Workspace, model: str) -> None:

@@ -25,7 +25,7 @@ from tasks.host.locks import held
 from tasks.host.object_store import object_store
 from tasks.host.processes import OWNER
 from tasks.host.workspace import Project, Workspace
-from tasks.loop.champion import hear
+from tasks.loop.champion import hear, look_after_loop
 from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, is_running, last_loop, lease_of, save_loop
 from tasks.loop.loop import TORCH_STEPS, Loop, Reporter, SilentReporter
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
@@ -92,6 +92,8 @@ def open_loop(
             _end(loop, loop_state, failure)
             if trouble := exporter.finish():
                 loop.report.note(f"logging waits: {trouble}")
+            else:
+                look_after_loop(project.workspace, spec.name)
         _forget(loop, days)
 
 

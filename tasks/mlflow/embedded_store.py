@@ -54,6 +54,12 @@ def initialise(workspace: Workspace, environ: Mapping[str, str] = os.environ) ->
         write_text(mark, f"{artifact_root(workspace)}\n")
 
 
+def settle(uri: str) -> None:
+    """Move the write-ahead log into the file of a `sqlite:///` URI: no later end of a process changes the file."""
+    with contextlib.closing(sqlite3.connect(database_file(uri))) as connection:
+        connection.execute("PRAGMA wal_checkpoint(PASSIVE)")
+
+
 def _make(path: Path) -> None:
     """Update the schema; a new file is renamed only when complete: a kill or a full disk leaves no partial file."""
     if path.exists():

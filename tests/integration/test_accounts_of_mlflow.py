@@ -96,7 +96,9 @@ from models.errors import GateRefused
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 try:
-    print("won", open_registry(Workspace(Path({root!r})), {model!r}).promote({version!r}, None).after)
+    registry = open_registry(Workspace(Path({root!r})), {model!r})
+    registry.promote({version!r}, None)
+    print("waits" if registry.carrier.trouble else "won", registry.carrier.trouble)
 except GateRefused as error:
     print("refused", error)
 """
@@ -115,7 +117,9 @@ def test_of_two_workspaces_that_claim_a_model_at_once_one_wins(
     ]
     ended = at_once(*codes, timeout_s=120)
     printed = [process.stdout.split(" ")[0] for process in ended]
-    assert sorted({*printed} - {"won"}) == ["refused"], [process.stderr for process in ended]
+    said = [f"{process.stdout} {process.stderr}" for process in ended]
+    assert {*printed} <= {"won", "waits", "refused"}, said
+    assert printed.count("won") <= 1, said
     for claimant in claimants:
         open_registry(claimant, model).look()
     owners = [claimant for claimant in claimants if workspace_id(claimant.state) == registered(model).tags[OWNER]]

@@ -7,7 +7,7 @@ import zipfile
 import pytest
 
 from models.errors import DataError, StoreError
-from tasks.operations.reap import WRITER
+from tasks.gc.half_written import WRITER
 from tasks.tools.packages import open_package, read_member
 
 
