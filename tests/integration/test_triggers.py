@@ -256,6 +256,7 @@ def test_a_pool_of_another_type_is_replaced_and_the_runs_that_wait_in_it_are_mov
     client.set_flow_run_state(running.id, Running(), force=True)
     with monkeypatch.context() as patch:
         as_kubernetes(patch)
+        patch.setattr("flows.prefect.deployments.PATIENCE_S", 0.0)
         with failing("delete_work_pool"), pytest.raises(StoreError, match=r"did not remove it .* no run is lost"):
             deploy(project.workspace, project.workspace.projects(), note=said.append)
         assert client.read_work_pool(pool).type == "process"

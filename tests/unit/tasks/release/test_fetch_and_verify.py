@@ -12,17 +12,25 @@ from models.signing import TAG, signature
 from tasks.mlflow.registry_reader import numbered
 from tasks.release import fetch_and_verify
 from tasks.release.fetch_and_verify import bring, try_out
+from tests.alias_server import alias_server
 from tests.served_models import write_served
-from tests.serving import register
 
 
 @pytest.fixture
-def stored(workspace):
+def mlflow(monkeypatch):
+    """MLflow's server, which says where a version's files are."""
+    with alias_server() as (registry, url):
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+        yield registry
+
+
+@pytest.fixture
+def stored(workspace, mlflow):
     """Version 1 in a local store."""
     folder = workspace.root / "store"
     write_served(folder)
     hashes = {path.name: sha256(path) for path in folder.iterdir()}
-    register(workspace, "tiny", "1", {FILES: json.dumps(hashes)}, folder, "champion")
+    mlflow.register(workspace, "tiny", "1", {FILES: json.dumps(hashes)}, folder, "champion")
     return folder
 
 
@@ -65,9 +73,9 @@ def test_a_name_that_leads_out_of_the_version_is_refused(workspace, stored, name
         bring(workspace, "tiny", RegisteredVersion(number="1", tags={FILES: json.dumps({name: "ab"})}))
 
 
-def test_from_another_store_another_process_fetches(workspace, stored, monkeypatch):
+def test_from_another_store_another_process_fetches(workspace, stored, mlflow, monkeypatch):
     asked = []
-    register(workspace, "tiny", "1", {}, "s3://bucket/1", None)
+    mlflow.register(workspace, "tiny", "1", {}, "s3://bucket/1", None)
     monkeypatch.setattr(fetch_and_verify, "_run", lambda *given: asked.append(given))
     bring(workspace, "tiny", numbered("tiny", "1"))
     wanted = ("tasks.release.registry_jobs", fetch_and_verify.FETCH_S, str(workspace.root), "tiny", "fetch", "1")
