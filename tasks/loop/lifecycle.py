@@ -92,8 +92,7 @@ def open_loop(
             _end(loop, loop_state, failure)
             if trouble := exporter.finish():
                 loop.report.note(f"logging waits: {trouble}")
-            else:
-                look_after_loop(project.workspace, spec.name)
+        look_after_loop(project.workspace, spec.name)
         _forget(loop, days)
 
 
