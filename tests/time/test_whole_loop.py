@@ -11,6 +11,7 @@ from tasks.host.workspace import Workspace
 from tasks.loop.history import last_loop, read_loops
 from tasks.mlflow.client import client
 from tasks.mlflow.registry_reader import aliased
+from tasks.state.outbox import LOOP_RUN, delivered
 from tasks.state.step_records import StepRecords
 from tests.conftest import MakeProject
 from tests.postgres import is_installed
@@ -75,7 +76,10 @@ def test_a_checkpoint_of_a_paused_machine_hides_none_of_the_machine_that_took_ov
 
 
 def assert_one_loop(workspace: Workspace) -> None:
-    """One loop, with one version, one champion, and one run of each name; each step is recorded once."""
+    """One loop, with one version, one champion, and one recorded run of each name; each step is recorded once.
+
+    A machine that is paused while it makes a run in MLflow leaves one that no record names.
+    """
     state = workspace.state / "projects" / PROJECT
     records = StepRecords(state, workspace.root)
     assert {step: len(list(records.newest(step))) for step in acts.STEPS} == dict.fromkeys(acts.STEPS, 1)
@@ -89,5 +93,7 @@ def assert_one_loop(workspace: Workspace) -> None:
     assert champion.number == str(version.version)
     assert records.recent("register")
     experiments = [experiment.experiment_id for experiment in store.search_experiments()]
-    names = sorted(run.info.run_name for run in store.search_runs(experiments))
-    assert names == [loop.loop_id, f"{loop.loop_id}/trial-0"]
+    recorded = delivered(state, loop.loop_id).runs
+    names = {run.info.run_id: run.info.run_name for run in store.search_runs(experiments)}
+    assert [names[recorded[run]] for run in (LOOP_RUN, "trial-0")] == [loop.loop_id, f"{loop.loop_id}/trial-0"]
+    assert version.run_id == recorded[LOOP_RUN]
