@@ -115,8 +115,11 @@ class Background:
             self._shadowed, self._shadow_again = version, time.monotonic() + AGAIN_S
 
     def end(self) -> None:
-        """End the shadow; a rollback job in progress may finish."""
+        """End the shadow and a look, which the next leader repeats; a rollback job in progress may finish."""
         self._end_shadow()
+        if self._looking is not None:
+            self._looking.terminate()
+            self._looking.wait()
 
     def _end_shadow(self) -> None:
         if self._shadow is None:

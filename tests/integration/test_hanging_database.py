@@ -57,6 +57,7 @@ def lead(server: Server, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) 
         stop.set()
         for thread in threads:
             thread.join(LONGEST_S)
+        found.end()
 
 
 def stable(lead: ReleaseController) -> str | None:
