@@ -19,6 +19,8 @@ from models.serving.registry import UNRECORDED
 from tasks.mlflow.client import client, matches, reaching_store
 
 if TYPE_CHECKING:
+    from mlflow import MlflowClient
+    from mlflow.entities import Run
     from mlflow.entities.model_registry import ModelVersion
 
 PURGE_AFTER_S = 3600.0
@@ -108,20 +110,12 @@ def drop_runs(run_ids: Iterable[str]) -> None:
     Raises:
         StoreError: The tracking store is away.
     """
-    from mlflow.exceptions import MlflowException
-
     with reaching_store():
         store = client()
-        for run_id in run_ids:
-            try:
-                run = store.get_run(run_id)
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                    raise
-                continue
+        for run in _existing(store, run_ids):
             _remove_files(run.info.artifact_uri)
             if run.info.lifecycle_stage != "deleted":
-                store.delete_run(run_id)
+                store.delete_run(run.info.run_id)
 
 
 def purge(run_ids: Collection[str], model_ids: Collection[str]) -> set[str]:
@@ -145,21 +139,21 @@ def purge(run_ids: Collection[str], model_ids: Collection[str]) -> set[str]:
 
 def _deleted(run_ids: Iterable[str]) -> list[str]:
     """Return those of the runs that exist and are marked as deleted."""
+    with reaching_store():
+        runs = _existing(client(), run_ids)
+        return [run.info.run_id for run in runs if run.info.lifecycle_stage == "deleted"]
+
+
+def _existing(store: MlflowClient, run_ids: Iterable[str]) -> Iterator[Run]:
+    """Yield the runs that are in MLflow's tables, those that are marked as deleted too."""
     from mlflow.exceptions import MlflowException
 
-    runs = []
-    with reaching_store():
-        store = client()
-        for run_id in run_ids:
-            try:
-                run = store.get_run(run_id)
-            except MlflowException as error:
-                if error.error_code != "RESOURCE_DOES_NOT_EXIST":
-                    raise
-                continue
-            if run.info.lifecycle_stage == "deleted":
-                runs.append(run_id)
-    return runs
+    for run_id in run_ids:
+        try:
+            yield store.get_run(run_id)
+        except MlflowException as error:
+            if error.error_code != "RESOURCE_DOES_NOT_EXIST":
+                raise
 
 
 def _deleted_experiments() -> bool:
