@@ -9,16 +9,21 @@ SEED ?= $(shell date +%s)
 PYTEST := $(BIN)/python -m pytest --tx '$(or $(WORKERS),3)*popen//python=$(BIN)/python -m tests.warm_worker' \
 	--max-worker-restart 2 --dist loadfile --no-loadscope-reorder --durations=50
 
-.PHONY: run test test-fast cluster-slurm cluster-kubernetes soak check lint contract docs reference estimators bench bench-gpu bench-quality up story setup format lock
+.PHONY: run test test-wide test-fast cluster-slurm cluster-kubernetes soak check lint contract docs reference estimators bench bench-gpu bench-quality up story setup format lock
 
 run: setup  ## set up and run the main job
 	$(BIN)/loopline run $(PROJECT)
 
-test: setup  ## set up and pass the tests; those of tests/contract are of `make check`, of tests/cluster of `make cluster-...`
-	$(PYTEST) $(or $(TESTS),tests --ignore=tests/contract --ignore=tests/cluster)
+SUITE := tests --ignore=tests/contract --ignore=tests/cluster
+
+test: setup  ## set up and pass the tests of every change; tests/contract is of `make check`, tests/cluster of `make cluster-...`
+	$(PYTEST) -m "not wide" $(or $(TESTS),$(SUITE))
+
+test-wide: setup  ## these, and those that repeat them on other stores, kinds, sizes and points: before a landing, and each night
+	$(PYTEST) $(or $(TESTS),$(SUITE))
 
 test-fast: setup  ## what needs no other process: unit and contract tests
-	$(PYTEST) tests/unit tests/contract
+	$(PYTEST) -m "not wide" tests/unit tests/contract
 
 cluster-slurm: setup  ## training on two nodes: a real Slurm in network namespaces (needs root and its programs), and bare torchrun
 	$(BIN)/python -m pytest -rs tests/cluster/test_slurm.py tests/cluster/test_torchrun.py

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
+import pytest
 
 from tests.running import PENGUINS
 
@@ -26,6 +27,7 @@ LINES = TEXT.splitlines()
 HEAD = LINES[0].split(",")
 RUN, PLAN = ("run", "good"), ("plan", "good")
 INGEST, PREPARE = ("stage", "ingest", "good"), ("stage", "prepare", "good")
+WIDE = (pytest.mark.wide,)
 
 
 @dataclass(frozen=True)
@@ -38,6 +40,7 @@ class Case:
     files: dict[str, str | bytes] = field(default_factory=dict)
     command: tuple[str, ...] = RUN
     code: int = 1
+    marks: tuple[pytest.MarkDecorator, ...] = ()
 
     def spec(self, good: str) -> str:
         assert self.change[0] in good
@@ -160,6 +163,7 @@ CODE = [
         "net gives a text",
         ("own.py:build", "str"),
         **own("net", "./own.py:build", "def build(**_):\n    return 'net'\n"),
+        marks=WIDE,
     ),
     Case(
         "metric raises",
@@ -170,6 +174,7 @@ CODE = [
         "metric gives a text",
         ("own.py:score", "'good'", "expected one finite number"),
         **own("metric", "./own.py:score", "def score(target, prediction):\n    return 'good'\n"),
+        marks=WIDE,
     ),
 ]
 # The last: a table of other columns, taken in, is what later ones are compared with.

@@ -46,7 +46,9 @@ def assert_nothing_half_done(home: Loopline) -> None:
     assert "RUNNING" not in home.runs().values()
 
 
-@pytest.mark.parametrize("spoilt", [pytest.param(case, id=case.name) for case in CASES], indirect=True)
+@pytest.mark.parametrize(
+    "spoilt", [pytest.param(case, id=case.name, marks=case.marks) for case in CASES], indirect=True
+)
 def test_bad_input_is_told_with_its_cure(home: Loopline, spoilt: Case):
     before = home.records("good")
     ended = home(*spoilt.command, *(QUICK if spoilt.command[0] == "run" else ()))

@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +16,7 @@ from tests.running import Loopline
 pytestmark = pytest.mark.e2e
 
 QUICK = ("-s", "search.trials=0", "-s", "train.epochs=3")
+SMALL_TEXT = (*QUICK, "-s", "model.arguments={width: 32, layers: 1}", "-s", "train.epochs_per_pass=1", "--json")
 TREES = ("run", "wood", "-s", "search.trials=1", "--json")
 NOUNS, VERBS = ("captain", "heroine", "baronet", "aunt", "curate"), ("admir", "visit", "answer", "persuad")
 OWN = """\
@@ -84,6 +86,7 @@ def test_own_net_features_and_metric_and_trees_at_once_from_a_fresh_workspace(ho
     assert any("own.py" in reason for reason in told["prepare"]["reasons"])
 
 
+@pytest.mark.wide  # the rules of weight and the unit tests of searches and ensembles hold its parts
 def test_the_search_chooses_a_net_and_every_later_step_takes_it(home: Loopline):
     home.project("choice", SPEC.replace("model: {net: mlp, arguments: {layers: 1, hidden: 16}}", "model: {net: auto}"))
     quick = ("-s", "search.trials=5", "-s", "train.epochs=5", "--json")
@@ -127,28 +130,35 @@ def test_the_search_chooses_a_net_and_every_later_step_takes_it(home: Loopline):
     assert (refused.code, "say auto" in refused.err) == (2, True)
 
 
-def test_a_text_from_new_to_a_promoted_language_model(home: Loopline, tmp_path_factory: pytest.TempPathFactory):
-    book = tmp_path_factory.mktemp("books") / "book.txt"
-    book.write_text("".join(f"The {a} {b}ed the {a}; and why not?\n" for a in NOUNS for b in VERBS for _ in range(9)))
+@pytest.fixture(scope="module")
+def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    path = tmp_path_factory.mktemp("books") / "book.txt"
+    path.write_text("".join(f"The {a} {b}ed the {a}; and why not?\n" for a in NOUNS for b in VERBS for _ in range(9)))
+    return path
+
+
+def test_a_text_from_new_to_a_promoted_language_model(home: Loopline, book: Path):
     refused = home("new", "novel", "--from", str(book), "--target", "text")
     assert refused.code == 2
     assert "every character is predicted" in refused.err
     home("new", "novel", "--from", str(book)).ok()
-    quick = (*QUICK, "-s", "model.arguments={width: 32, layers: 1}", "-s", "train.epochs_per_pass=1", "--json")
-    told = home("run", "novel", *quick).ok().json
+    told = home("run", "novel", *SMALL_TEXT).ok().json
     assert told["metric"] == "bits_per_char"
     assert told["value"] < 2.5 < told["baseline_value"]
     assert 0 < told["references"]["bz2"] < 2.5
     assert {"val_loss", "val_bits_per_char", "test_bits_per_char"} <= told["metrics"].keys()
     assert home.aliases("novel") == {"champion": 1}
-    again = home("run", "novel", *quick).ok().json
-    assert not again["ran"]
-    assert again["metrics"] == told["metrics"]
     assert "At temperature 0.8" in (home.state("novel") / "card.html").read_text()
+
+
+@pytest.mark.wide
+def test_a_champion_of_texts_predicts_and_is_read_by_its_own_alphabet_again(home: Loopline, book: Path):
+    told = home("run", "novel", *SMALL_TEXT).ok().json
+    assert not told["ran"]
     predicted = home("predict", "novel", str(book), "--json").ok().json
     assert predicted["rows"] == predicted["logged"] == 180
-    judged = home("run", "novel", *quick, "-s", "train.epochs=1").json
-    assert judged["champion_value"] == pytest.approx(told["value"]), "the champion is read by its own alphabet again"
+    judged = home("run", "novel", *SMALL_TEXT, "-s", "train.epochs=1").json
+    assert judged["champion_value"] == pytest.approx(told["value"])
 
 
 def test_regression_in_a_project_outside_the_workspace(home: Loopline, tmp_path_factory: pytest.TempPathFactory):

@@ -138,6 +138,7 @@ def test_a_person_may_promote_and_go_back(home: Loopline):
     assert home.aliases("penguins") == {"champion": 2, "previous": 1}
 
 
+@pytest.mark.wide
 def test_a_better_model_wins(home: Loopline):
     ended = home("run", "penguins", "-s", "search.trials=0", "-s", "train.epochs=8", "--json").ok()
     assert ended.json["decision"] == "promote"
@@ -146,6 +147,9 @@ def test_a_better_model_wins(home: Loopline):
     assert home.aliases("penguins") == {"champion": 3, "previous": 2}
     home("rollback", "penguins").ok()
     assert home.aliases("penguins")["champion"] == 2
+
+
+def test_a_person_goes_back_to_the_first_champion(home: Loopline):
     home("rollback", "penguins", "--reason", "further").ok()
     assert home.aliases("penguins")["champion"] == 1
     nothing = home("rollback", "penguins")
@@ -161,6 +165,7 @@ def test_status_shows_the_champion(home: Loopline):
     assert "penguins" in home("status").ok().out
 
 
+@pytest.mark.wide
 def test_the_tools_own_programs_read_what_was_made(home: Loopline):
     loop_id = home.book("penguins")["loop_id"]
     experiment = home.query("select experiment_id from experiments where name = 'penguins'")[0][0]
@@ -170,6 +175,7 @@ def test_the_tools_own_programs_read_what_was_made(home: Loopline):
     assert loop_id in home.tool("prefect", "flow-run", "ls").ok().out
 
 
+@pytest.mark.wide
 def test_after_dvc_repro_a_run_has_nothing_to_prepare(home: Loopline, tmp_path: Path, monkeypatch):
     spec_of(home).write_text(spec_of(home).read_text().replace("drop: [year]", "drop: [year, island]"))
     assert planned(home)["prepare"]["state"] == "run"

@@ -61,6 +61,7 @@ def test_an_answer_and_its_label_are_what_monitoring_counts(home: Loopline, serv
     assert "1 prediction, 1 labelled, so far" in (ROOT / "docs/how-to/serving.md").read_text()
 
 
+@pytest.mark.wide
 def test_a_promotion_and_a_rollback_under_load_cost_no_answer(home: Loopline, server: LiveServer):
     replies: list[Reply] = []
     over = threading.Event()

@@ -71,6 +71,7 @@ def test_mlflow_away_loses_nothing(make_home):
     assert losses == [(1,), (2,)], "the epochs of the run without a store"
 
 
+@pytest.mark.wide
 def test_a_tracking_store_locked_for_a_while_is_waited_for_and_what_it_lost_is_made_again(make_home):
     home = make_home("locked")
     home.project("locked", SPEC)
@@ -95,7 +96,9 @@ def test_a_tracking_store_locked_for_a_while_is_waited_for_and_what_it_lost_is_m
     assert "Nothing to do" in home("run", "locked", *QUICK).ok().out
 
 
-@pytest.mark.parametrize("size_kb", [40, 900, pytest.param(1800, marks=pytest.mark.soak)])
+@pytest.mark.parametrize(
+    "size_kb", [40, pytest.param(900, marks=pytest.mark.wide), pytest.param(1800, marks=pytest.mark.soak)]
+)
 def test_a_full_disk_is_told_and_the_next_run_goes_on(make_home, size_kb: int):
     """Wherever in the loop the disk fills up: reading data, or logging and registering."""
     home = make_home("full")
