@@ -105,7 +105,8 @@ def _planned(project: Project, spec: Spec) -> tuple[StepCache, list[PlannedStep]
 def _seen(step: PlannedStep) -> list[str]:
     """Return what own code was seen to read and import in a step that is done."""
     parts = step.record.parts if step.record else {}
-    return [part.partition(":")[2] for part in parts if part not in declared(parts)]
+    stated = declared(parts)
+    return [part.partition(":")[2] for part in parts if part not in stated]
 
 
 def _own_inputs(step: PlannedStep) -> str:

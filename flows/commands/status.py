@@ -10,8 +10,8 @@ from flows.console import options
 from flows.console.history import looked
 from models.report.data import labelled
 from models.report.facts import Overview, ProjectFacts
-from models.report.overview_page import TITLES, ago, clock, coverage, front_page, measured, size, upcoming
-from models.report.pages import interval, show
+from models.report.overview_page import TITLES, clock, coverage, front_page, measured, size, upcoming
+from models.report.pages import ago, interval, show
 from tasks.host import stores
 from tasks.loop.champion import first_look
 from tasks.operations.overview import overview

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from models.report.overview_page import ago
+from models.report.pages import ago
 from models.serving.registry import ChampionMove, version_words
 from models.serving.registry_comparison import Projection
 from models.serving.releases import ReleasePlan

@@ -31,7 +31,6 @@ OUTCOMES: dict[Outcome, tuple[str, str]] = {
 }
 OF_MODELS = "workflowType=machine_learning"
 """Parameter of MLflow's pages that shows runs and models; without it they show traces of language models."""
-UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 
 
 @dataclass(frozen=True)
@@ -94,16 +93,6 @@ def render_login(token: str, onward: str, *, wrong: bool) -> str:
 def front_page(service: str, address: str) -> str:
     """Return the start page of a service. `address`: the address at which it listens."""
     return f"{address.rstrip('/')}/#/experiments?{OF_MODELS}" if service == "mlflow" else address
-
-
-def ago(seconds: float, now: float) -> str:
-    """Return `3 h ago`, `in 2 d` or `now`, in the largest unit of which there are at least 1.5."""
-    apart = abs(now - seconds)
-    if apart < 1:
-        return "now"
-    size, unit = next((pair for pair in UNITS if apart >= 1.5 * pair[0]), UNITS[-1])
-    text = f"{apart / size:.0f} {unit}"
-    return f"{text} ago" if seconds < now else f"in {text}"
 
 
 def clock(seconds: float) -> str:
@@ -182,7 +171,7 @@ def _commit(code: str) -> Markup | str:
 def _span(seconds: float | None) -> str:
     if seconds is None:
         return "–"
-    return ago(0.0, max(1.0, seconds)).removesuffix(" ago")
+    return pages.ago(0.0, max(1.0, seconds)).removesuffix(" ago")
 
 
 def _drift_colour(drift: Drift) -> str:
@@ -212,7 +201,7 @@ def _service_colour(service: ServiceSummary) -> str:
 
 FILTERS: dict[str, Callable[..., Any]] = {
     "commit": _commit,
-    "ago": ago,
+    "ago": pages.ago,
     "clock": clock,
     "iso": lambda seconds: datetime.fromtimestamp(seconds, UTC).isoformat(timespec="seconds"),
     "size": size,

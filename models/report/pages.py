@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     import jinja2
 
 _TEMPLATES = Path(__file__).parent / "templates"
+UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
 _SAFE_LINKS = ("http://", "https://", "file:///", "#", "./", "../")
 
 
@@ -59,6 +60,16 @@ def show(value: Any) -> str | Markup:
 def interval(low: float | None, high: float | None) -> str:
     """Return `0.742 to 0.751`, or `–` if there is no interval."""
     return "–" if low is None or high is None else f"{_decimal(low)} to {_decimal(high)}"
+
+
+def ago(seconds: float, now: float) -> str:
+    """Return `3 h ago`, `in 2 d` or `now`, in the largest unit of which there are at least 1.5."""
+    apart = abs(now - seconds)
+    if apart < 1:
+        return "now"
+    size, unit = next((pair for pair in UNITS if apart >= 1.5 * pair[0]), UNITS[-1])
+    text = f"{apart / size:.0f} {unit}"
+    return f"{text} ago" if seconds < now else f"in {text}"
 
 
 def safe_link(address: str) -> str:

@@ -1,6 +1,7 @@
 """The registry of a project's model, as the loop, the commands and the servers use it: each move is sent as an event.
 
-`tasks/mlflow` does not know Prefect; this module connects the two.
+`tasks/mlflow` does not know Prefect; this module connects the two. It imports them where a model is opened or moved:
+`plan` and `status` only ask whether something was never read.
 """
 
 from __future__ import annotations
@@ -18,17 +19,18 @@ from models.serving.registry_comparison import Projection
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.mlflow import registry_reader
-from tasks.mlflow.embedded_store import settle
-from tasks.mlflow.registry import Announcer, Registry
-from tasks.prefect.events import CHAMPION_MOVED, RELEASE_CHANGED, Event, deliver, store
 from tasks.state import registered_models
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
 
+    from tasks.mlflow.registry import Registry
+
 
 def open_registry(workspace: Workspace, model: str, actor: str = "") -> Registry:
     """Return the registry of a model; each move is sent as an event. `actor` moves it; default: account and host."""
+    from tasks.mlflow.registry import Announcer, Registry
+
     announcer = Announcer(functools.partial(on_move, model), functools.partial(_deliver, workspace))
     return Registry(workspace, model, announcer, actor, functools.partial(_is_closed, workspace, model))
 
@@ -80,6 +82,8 @@ def look_after_loop(workspace: Workspace, model: str) -> None:
 
     So the next command knows by the file's time whether it must import MLflow; see `look_if_moved`.
     """
+    from tasks.mlflow.embedded_store import settle
+
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if stores.is_embedded(uri):
         with contextlib.suppress(StoreError, GateRefused, sqlite3.Error):
@@ -109,6 +113,8 @@ def _may_differ(model: str, projection: Projection) -> bool:
 
 def on_move(model: str, connection: Connection, move: ChampionMove) -> None:
     """Store the event of a move, in the transaction of its row."""
+    from tasks.prefect.events import CHAMPION_MOVED, RELEASE_CHANGED, Event, store
+
     if move.before != move.after:
         moved = f"from version {move.before} to {move.after or 'none'}" if move.before else f"is version {move.after}"
         name, summary = CHAMPION_MOVED, f"the champion {moved}"
@@ -119,6 +125,8 @@ def on_move(model: str, connection: Connection, move: ChampionMove) -> None:
 
 
 def _deliver(workspace: Workspace) -> None:
+    from tasks.prefect.events import deliver
+
     with contextlib.suppress(StoreError):  # the events are stored, and the compactor delivers them
         deliver(workspace)
 

@@ -7,18 +7,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from models.judge.goal_check import stated_task
 from models.kinds.task import Task
 from models.project_spec.blocks import Spec
 from models.project_spec.references import estimators_among
 from models.training.families import families_of
-from tasks.loop.loop import Inputs, Loop, StepResult
-from tasks.ranks.rank_pool import RankPool
+
+if TYPE_CHECKING:
+    from tasks.loop.loop import Inputs, Loop, StepResult
+    from tasks.ranks.rank_pool import RankPool
+
+    Act = Callable[[Inputs, Path], StepResult]
 
 PROBE = "probe"
 """The key of a step's result with the largest difference between each estimator and its graph."""
-Act = Callable[[Inputs, Path], StepResult]
 
 
 def probed_estimators(spec: Spec) -> list[str]:
@@ -61,6 +65,7 @@ def after_probe(loop: Loop, step: str) -> Callable[[Act], Act]:
     def decorated(act: Act) -> Act:
         def act_after_probe(inputs: Inputs, folder: Path) -> StepResult:
             from models.data.preparation import Preparation  # NumPy, which `plan` does not need
+            from tasks.loop.loop import StepResult
 
             task = Preparation.load(inputs["prepare"].folder).task
             differences = probe(loop.rank_pool, loop.spec, loop.project.folder, task)

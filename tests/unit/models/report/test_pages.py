@@ -2,7 +2,7 @@
 
 import pytest
 
-from models.report.pages import data_uri, interval, safe_link, show
+from models.report.pages import ago, data_uri, interval, safe_link, show
 
 
 @pytest.mark.parametrize(
@@ -25,6 +25,21 @@ from models.report.pages import data_uri, interval, safe_link, show
 )
 def test_values_as_people_write_them(value, text):
     assert show(value) == text
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (0, "now"),
+        (-40, "40 s ago"),
+        (-100, "2 min ago"),
+        (-7200, "2 h ago"),
+        (-40 * 3600, "2 d ago"),
+        (300, "in 5 min"),
+    ],
+)
+def test_times_are_told_from_now(seconds: float, words: str) -> None:
+    assert ago(1e9 + seconds, 1e9) == words
 
 
 def test_intervals():
