@@ -43,6 +43,7 @@ class RegistryWatcher:
         self._file = None if database.is_shared() else root / database.FILE
         self._last: tuple[Stamps, ServingState | None] | None = None
         self._state: ServingState | None = None
+        self._is_owner_logged = False
         only_mlflow = self._file and not self.has_http and not stores.is_embedded(self._uri)
         if only_mlflow and self._newest() is None:
             raise UsageError(
@@ -75,10 +76,18 @@ class RegistryWatcher:
         state = self._newest()
         if state is None and self._state is not None:
             raise StoreError(f"the state database holds no move of {self._model} any more: put it back from a copy")
-        if state is not None and state.is_foreign and (self._state is None or not self._state.is_foreign):
-            _log.warning("%s: its registered model belongs to another workspace, whose champion is served", self._model)
         self._state = state
-        return state.champion if state is not None and not state.is_foreign else self.alias()
+        if state is not None and not state.is_foreign:
+            self._is_owner_logged = False
+            return state.champion
+        champion = self.alias()
+        if champion and not self._is_owner_logged:
+            self._is_owner_logged = True
+            if state is not None or registry_reader.foreign_owner(self._root, self._model):
+                _log.warning(
+                    "%s: its registered model belongs to another workspace, whose champion is served", self._model
+                )
+        return champion
 
     def alias(self) -> RegisteredVersion | None:
         """Return the version of MLflow's alias `champion`: all that a server without moves of its workspace knows.

@@ -11,11 +11,15 @@ from click.testing import CliRunner
 
 from flows.cli import loopline
 from models.errors import GateRefused
+from models.serving.registry import MLFLOW
 from models.serving.registry_comparison import OWNER
-from tasks.host.workspace import Workspace
+from tasks.host.workspace import Project, Workspace
+from tasks.loop.carry_moves import moved_in_mlflow
 from tasks.loop.champion import open_registry
+from tasks.loop.lifecycle import open_loop
 from tasks.mlflow.client import client
 from tasks.mlflow.registry_reader import registered
+from tasks.release.registry_watcher import RegistryWatcher
 from tasks.state.registered_models import foreign_owner
 from tasks.state.workspace_id import workspace_id
 from tests.conftest import MakeProject
@@ -93,7 +97,7 @@ def elsewhere(workspace: Workspace, name: str) -> Workspace:
 CLAIM = """
 from pathlib import Path
 from models.errors import GateRefused
-from tasks.host.workspace import Workspace
+from tasks.host.workspace import Project, Workspace
 from tasks.loop.champion import open_registry
 try:
     registry = open_registry(Workspace(Path({root!r})), {model!r})
@@ -137,6 +141,61 @@ def test_a_workspace_that_claims_late_gives_way_to_the_one_that_moved_the_model(
     with pytest.raises(GateRefused, match="belongs to another workspace"):
         open_registry(elsewhere(shared, "late"), model).promote("1", None)
     assert registered(model).tags[OWNER] == workspace_id(shared.state)
+
+
+def test_another_workspace_follows_is_refused_before_training_and_is_heard(
+    shared: Workspace,
+    make_project: MakeProject,
+    model: str,
+    monkeypatch: pytest.MonkeyPatch,
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """Over HTTP nothing needs a look before: the workspace asks the server whose model it is."""
+    for number in ("1", "2"):
+        register_served(shared, model, number)
+    owner, other = open_registry(shared, model), elsewhere(shared, "other")
+    owner.promote("1", None)
+    project = Project(other, make_project(model, folder=other.root / "projects" / model).folder)
+    monkeypatch.setenv("LOOPLINE_HOME", str(other.root))
+    whose = f"belongs to another workspace, {workspace_id(shared.state)}"
+    assert whose in said("plan", model)
+    with pytest.raises(GateRefused, match=whose), open_loop(project):
+        pass
+    watcher = RegistryWatcher(other.state, model)
+    for _ in range(2):
+        assert watcher.champion().number == "1"  # type: ignore[union-attr]
+    assert caplog.messages == [f"{model}: its registered model belongs to another workspace, whose champion is served"]
+    assert whose in said("promote", model, "2", "--expect", "1")
+
+    client().set_registered_model_alias(model, "champion", "2")
+    assert watcher.champion().number == "2"  # type: ignore[union-attr]
+    assert moved_in_mlflow(shared) == [model]
+    owner.look()
+    assert (owner.journal()[-1].by, owner.champion().number) == (MLFLOW, "2")  # type: ignore[union-attr]
+
+
+def test_a_third_workspace_adopts_and_the_former_owner_follows_and_says_so(
+    shared: Workspace, make_project: MakeProject, model: str
+) -> None:
+    project = make_project(model)
+    for number in ("1", "2", "3"):
+        register_served(shared, model, number)
+    owner, third = open_registry(shared, model), elsewhere(shared, "third")
+    owner.promote("1", None)
+    owner.promote("2", "1")
+    adopter = open_registry(third, model, "bob@away")
+    assert adopter.adopt("the first machine is gone").after == "2"
+    assert [move.after for move in adopter.journal()] == ["1", "2", "2"]
+    adopter.promote("3", "2")
+
+    assert moved_in_mlflow(shared) == [model]
+    with pytest.raises(GateRefused, match=f"belongs to another workspace, {workspace_id(third.state)}"):
+        owner.promote("1", "2")
+    with pytest.raises(GateRefused, match="belongs to another workspace"), open_loop(project):
+        pass
+    assert "adopted the model: this one follows it from now on" in said("release", model, "--history")
+    assert RegistryWatcher(shared.state, model).champion().number == "3"  # type: ignore[union-attr]
+    assert (registered(model).aliases["champion"], moved_in_mlflow(shared)) == ("3", [])
 
 
 def test_a_copied_workspace_that_still_runs_carries_nothing_and_is_named(
