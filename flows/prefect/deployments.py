@@ -189,7 +189,6 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
     """
     import httpx
     from prefect.context import SyncClientContext
-    from prefect.deployments.runner import DeploymentApplyError
     from prefect.exceptions import PrefectHTTPStatusError
 
     specs = list(_specs(projects, note))
@@ -200,7 +199,7 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
             with SyncClientContext() as context:  # also what `_apply` uses: each client reads all certificates
                 _deploy(context.client, workspace, [spec for _, spec in specs], plans, note)
             return plans
-        except (httpx.HTTPError, PrefectHTTPStatusError, DeploymentApplyError, StoreError) as error:
+        except (httpx.HTTPError, PrefectHTTPStatusError, RuntimeError, StoreError) as error:
             if not is_busy(error) or time.monotonic() > deadline:
                 if isinstance(error, StoreError):
                     raise

@@ -15,7 +15,19 @@ from rich.table import Table
 
 from tests.bench import loop
 
-PARTS = ("command", "loop", "search", "training", "engine", "monitoring", "platform", "history", "serving", "stores")
+PARTS = (
+    "command",
+    "loop",
+    "search",
+    "training",
+    "engine",
+    "monitoring",
+    "platform",
+    "idle",
+    "history",
+    "serving",
+    "stores",
+)
 _HELP = f"some of {', '.join(PARTS)}; default: all of these"
 
 
@@ -128,6 +140,18 @@ def platform_figures(place: Path) -> list[Figure]:
     ]
 
 
+def idle_figures(place: Path) -> list[Figure]:
+    """The platform of 25 projects at rest."""
+    from tests.bench import idle
+
+    used = idle.measured(place / "idle")
+    return [
+        Figure("platform at rest, 25 projects", "CPU-s a minute", used.cpu_s, 2.7),
+        Figure("  memory (PSS)", "MB", used.pss_mb, 560),
+        Figure("up again, 25 projects", "CPU-s of its own", used.up_again_cpu_s, float("inf"), used.up_cpu_s),
+    ]
+
+
 def history_figures(place: Path) -> list[Figure]:
     """Looking at a project with 10,000 loops on record."""
     from tests.bench import history
@@ -233,6 +257,7 @@ def main() -> None:
             "engine": engine_figures,
             "monitoring": monitoring_figures,
             "platform": lambda: platform_figures(place),
+            "idle": lambda: idle_figures(place),
             "history": lambda: history_figures(place),
             "serving": lambda: serving_figures(place),
             "stores": lambda: store_figures(place),
