@@ -6,7 +6,7 @@ from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
-YOUNG = "younger than its retention"
+YOUNG = "younger than its retention, or of the last loops"
 """The reason of a node that is not old enough to go."""
 
 

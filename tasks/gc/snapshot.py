@@ -11,11 +11,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from models.pipeline.keys import key_of
 from models.pipeline.reachability import YOUNG, Node, needed
-from models.serving.registry import ChampionMove
-from tasks.gc.retention import DAY_S, history_days
+from models.serving.registry import BEST, JUDGED_BEST, ChampionMove
+from tasks.gc.retention import DAY_S, champion_days, history_days, kept_loops
 from tasks.host import database
 from tasks.host.workspace import Workspace
-from tasks.state import champion_moves, registered_models, versions
+from tasks.state import champion_moves, registered_models, step_store, versions
 from tasks.state.versions import StoredVersion
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ WITHDRAWN = "gc:"
 """Before the step of a record that no reader finds any more: it names bytes that are still to be removed."""
 HEARD_S = DAY_S
 """A server that was heard of within this time is in use."""
-UNKNOWN_PINS = "its aliases in MLflow were not read"
+UNKNOWN_PINS = "its aliases in MLflow, or the spec, were not read"
 
 
 class StoredRecord(NamedTuple):
@@ -37,6 +37,7 @@ class StoredRecord(NamedTuple):
     size: int
     loop_id: str
     finished: float
+    snapshot: str
     digest: str
     result_key: str
     inputs: Sequence[tuple[str, str]]
@@ -116,20 +117,23 @@ def take(
         pins: The aliases in MLflow by project, as version -> alias; of a project without, every version stays.
 
     Raises:
-        StoreError: The database cannot be used.
+        StoreError: The database or the object store cannot be used.
 
-    Cost: reads each record, about 10 us a record of 8 kB.
+    Cost: reads each record, about 10 us a record of 8 kB, and lists the steps at the object store.
     """
     before = history_days() * DAY_S
+    names = [*names]
+    uses = {name: step_store.last_uses(name) for name in names}
     with database.reading(workspace.state) as connection:
         now = database.now(connection)
-        facts, nodes = {}, {name: Node(now, (), reason) for name, reason in roots.items()}
+        facts, nodes = {}, dict[str, Node]()
         for name in names:
             state, stamp = workspace.state / "projects" / name, stamp_of(connection, name)
             project = ProjectRows(name, state, stamp, versions.read(connection, name), _records(connection, name))
             facts[name] = project
-            nodes |= {**_loops(connection, project), **_step_records(project)}
-            nodes |= _versions(connection, workspace.state, project, pins.get(name), now)
+            nodes |= {**_loops(connection, project, now), **_step_records(project, uses[name])}
+            nodes |= _versions(connection, project, pins.get(name), now)
+        nodes |= {name: nodes.get(name, Node(now))._replace(root=reason) for name, reason in roots.items()}
     return Snapshot(workspace, now, facts, needed(nodes, now - before))
 
 
@@ -146,25 +150,30 @@ def stamp_of(connection: Connection, project: str) -> Stamp:
     return Stamp(newest(champion_moves.c.number), newest(step_records.c.number), newest(loops.c.saved), challenger)
 
 
-def _loops(connection: Connection, project: ProjectRows) -> dict[str, Node]:
+def _loops(connection: Connection, project: ProjectRows, now: float) -> dict[str, Node]:
     from sqlalchemy import func, select
 
     from tasks.host.tables import loops
 
     used = func.coalesce(loops.c.ended, loops.c.began).label("used")
     rows = select(loops.c.loop_id, loops.c.saved, loops.c.state, used).where(loops.c.project == project.name)
+    rows = rows.order_by(loops.c.saved.desc())
     by_loop: dict[str, list[str]] = {}
     for record in project.records:
         by_loop.setdefault(record.loop_id, []).append(f"{project.name}/record:{record.number}")
+    listed = connection.execute(rows).all()
+    last = [row.loop_id for row in listed if row.loop_id in by_loop][: kept_loops()]  # another one found all done
     nodes = {}
-    for row in connection.execute(rows):
+    for row in listed:
         root = "it is the last loop" if row.saved == project.stamp.saved else "it runs" * (row.state == "running")
         names = (*by_loop.get(row.loop_id, ()), f"pages:{row.loop_id}", f"run:{row.loop_id}", f"rows:{row.loop_id}")
-        nodes[f"loop:{row.loop_id}"] = Node(row.used, names, root and f"{row.loop_id}: {root}")
+        nodes[f"loop:{row.loop_id}"] = Node(
+            now if row.loop_id in last else row.used, names, root and f"{row.loop_id}: {root}"
+        )
     return nodes
 
 
-def _step_records(project: ProjectRows) -> dict[str, Node]:
+def _step_records(project: ProjectRows, uses: Mapping[str, float]) -> dict[str, Node]:
     by_digest: dict[tuple[str, str], list[str]] = {}
     newest: dict[str, int] = {}
     for record in project.records:
@@ -177,15 +186,16 @@ def _step_records(project: ProjectRows) -> dict[str, Node]:
         root = f"the last record of {record.step} of {project.name}" * (newest[record.step] == record.number)
         inputs = [name for used in record.inputs for name in by_digest.get(used, ())]
         names = (*inputs, f"pages:{record.loop_id}", *_named_by(project.name, record))
-        nodes[f"{project.name}/record:{record.number}"] = Node(_used(project.state, record), names, root)
+        nodes[f"{project.name}/record:{record.number}"] = Node(_used(project.state, record, uses), names, root)
     return nodes
 
 
-def _used(state: Path, record: StoredRecord) -> float:
-    """Return when a record was used last: a loop that uses it marks the folder of the step."""
+def _used(state: Path, record: StoredRecord, uses: Mapping[str, float]) -> float:
+    """Return when a record was used last: a loop that uses it renews its snapshot and marks the step's folder."""
+    used = max(record.finished, uses.get(record.snapshot, 0.0))
     with contextlib.suppress(OSError):
-        return max(record.finished, (state / "work" / record.step / record.key[:16]).stat().st_mtime)
-    return record.finished
+        return max(used, (state / "work" / record.step / record.key[:16]).stat().st_mtime)
+    return used
 
 
 def _named_by(project: str, record: StoredRecord) -> list[str]:
@@ -200,10 +210,9 @@ def _named_by(project: str, record: StoredRecord) -> list[str]:
 
 
 def _versions(
-    connection: Connection, root: Path, project: ProjectRows, pins: Mapping[str, str] | None, now: float
+    connection: Connection, project: ProjectRows, pins: Mapping[str, str] | None, now: float
 ) -> dict[str, Node]:
-    moves = champion_moves.read(connection, project.name)
-    reasons = _reasons(connection, root, project, moves, now)
+    reasons = _reasons(connection, project, champion_moves.read(connection, project.name), now)
     nodes = {}
     for version in project.versions:
         tags, number = version.tags, version.number
@@ -223,9 +232,7 @@ def _versions(
     return nodes
 
 
-def _reasons(
-    connection: Connection, root: Path, project: ProjectRows, moves: Sequence[ChampionMove], now: float
-) -> dict[str, str]:
+def _reasons(connection: Connection, project: ProjectRows, moves: Sequence[ChampionMove], now: float) -> dict[str, str]:
     """Return why versions are needed, by number; moves are newest first."""
     from sqlalchemy import select
 
@@ -235,10 +242,15 @@ def _reasons(
     reasons = dict.fromkeys(connection.scalars(select(served_versions.c.version).where(*heard)), "a server has it")
     if project.stamp.challenger:
         reasons[project.stamp.challenger] = "it is the challenger"
-    reasons |= {number: "it was champion" for move in moves for number in (move.before, move.after) if number}
-    if moves:
-        reasons |= dict.fromkeys(moves[0].plan.versions, "it is tried beside the champion")
-        reasons |= {moves[0].after: "it is the champion"} if moves[0].after else {}
+    former = [move for move in moves[1:] if move.at > now - champion_days() * DAY_S]
+    reasons |= {number: "it was champion" for move in former for number in (move.before, move.after) if number}
+    for move in moves[:1]:
+        tags = next((version.tags for version in project.versions if version.number == move.after), {})
+        best = (move.best, tags.get(BEST), tags.get(JUDGED_BEST))
+        reasons |= {identity.partition(":")[0]: "the champion is compared with it" for identity in best if identity}
+        reasons |= {move.before: "it was champion"} if move.before else {}
+        reasons |= dict.fromkeys(move.plan.versions, "it is tried beside the champion")
+        reasons |= {move.after: "it is the champion"} if move.after else {}
     return reasons
 
 
@@ -266,6 +278,7 @@ def _record(number: int, step: str, key: str, content: str) -> StoredRecord:
         len(content),
         document.get("loop_id", ""),
         document.get("finished", 0.0),
+        document.get("snapshot", ""),
         document.get("digest", ""),
         key_of(result),
         [(name.partition(":")[2], str(parts[name])) for name in names],

@@ -11,22 +11,23 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from models.errors import LooplineError
-from models.files import write_text
+from models.errors import LooplineError, UsageError
+from models.files import SPEC_FILE, write_text
 from models.parent_death import ends_with_parent
 from models.project_spec.blocks import NAME_PATTERN
-from tasks.gc.collect import Collection, Limits, find, remove
+from tasks.gc import collect
+from tasks.gc.collect import Limits, find, remove
 from tasks.gc.mlflow_rows import pins_of
 from tasks.gc.retention import DAY_S
 from tasks.gc.snapshot import ProjectRows, Snapshot, take
 from tasks.host import leases, stores
 from tasks.host.leases import Lease
 from tasks.host.locks import tried
-from tasks.host.workspace import Workspace
+from tasks.host.workspace import Project, Workspace
 from tasks.loop.history import LOOP_LOCK, lease_of
 
 DAILY_S, DAILY_BYTES = 600.0, 50e9
@@ -38,7 +39,7 @@ LEASE = "gc"
 """The lease by which one process collects the garbage of a workspace at a time."""
 
 
-def listed(workspace: Workspace, only: str | None = None) -> tuple[Snapshot, Collection]:
+def listed(workspace: Workspace, only: str | None = None) -> tuple[Snapshot, collect.Collection]:
     """Return what there is of each kind, and why it is kept; nothing is changed.
 
     Args:
@@ -51,11 +52,28 @@ def listed(workspace: Workspace, only: str | None = None) -> tuple[Snapshot, Col
     folders = {path.name for path in (workspace.state / "projects").glob("*/")}
     names = {name for name in folders if re.fullmatch(NAME_PATTERN, name)} | set(workspace.folders())
     chosen = sorted(names & {only} if only else names)
-    snapshot = take(workspace, chosen, roots={}, pins=pins_of(workspace, chosen))
+    roots, unread = _named_by_specs(workspace, chosen)
+    pins = {name: pins for name, pins in pins_of(workspace, chosen).items() if name not in unread}
+    snapshot = take(workspace, chosen, roots, pins)
     return snapshot, find(snapshot)
 
 
-def delete(workspace: Workspace, only: str | None = None, limits: Limits | None = None) -> Collection:
+def _named_by_specs(workspace: Workspace, names: Collection[str]) -> tuple[dict[str, str], set[str]]:
+    """Return the versions with whose weights trainings begin, as roots, and the projects whose spec cannot be read."""
+    roots, unread = {}, set()
+    for name, folder in workspace.folders().items():
+        if name in names and (folder / SPEC_FILE).is_file():
+            try:
+                start = Project(workspace, folder).spec().train.start
+            except UsageError:
+                unread.add(name)
+                continue
+            if start and start.weights.isdecimal():
+                roots[f"{name}/version:{start.weights}"] = f"{name}: train.start.weights of the spec names it"
+    return roots, unread
+
+
+def delete(workspace: Workspace, only: str | None = None, limits: Limits | None = None) -> collect.Collection:
     """Remove what nothing needs; return what there was of each kind, and how many bytes went.
 
     Args:

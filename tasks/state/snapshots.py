@@ -96,7 +96,11 @@ class Snapshots:
 
     def names(self) -> list[str]:
         """Return the names of all snapshots, sorted."""
-        return [_name(path) for path in self.store.listed(self._manifests)]
+        return [*self.last_uses()]
+
+    def last_uses(self) -> dict[str, float]:
+        """Return when each snapshot was saved or renewed last, by its name, sorted; Unix time, seconds."""
+        return {_name(path): info.modified for path, info in self.store.listed(self._manifests).items()}
 
     def sweep(self, used: Collection[str], confirm: Callable[[], None]) -> int:
         """Delete snapshots that nobody used for `keep_s`, and their files; return the freed bytes.

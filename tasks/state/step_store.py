@@ -109,6 +109,18 @@ def highest_epoch(state: Path) -> int:
     return max([*epochs, *map(_epoch_of, store.listed(f"{place}/checkpoints"))], default=0)
 
 
+def last_uses(project: str) -> dict[str, float]:
+    """Return when a loop last used each snapshot of a project's steps, by its name; empty without an object store.
+
+    Up to a day too early: a snapshot in use is renewed at most once a day.
+
+    Raises:
+        StoreError: The object store cannot be used.
+    """
+    store = object_store()
+    return Snapshots(store, f"projects/{project}/steps").last_uses() if store else {}
+
+
 def _job_of(prefix: PurePosixPath) -> PurePosixPath:
     """Return the prefix of a job, from one that may end with an epoch."""
     return prefix.parent if prefix.name.startswith(_EPOCH) else prefix

@@ -22,7 +22,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/gc/half_written.py": "tests/unit/tasks/operations/test_reap.py: what the reaper removes at once",
     "tasks/gc/mlflow_rows.py": "tests/integration/test_gc.py: needs a registry",
     "tasks/mlflow/garbage.py": "tests/integration/test_gc.py: needs a registry",
-    "tasks/gc/snapshot.py": "tests/unit/tasks/gc/test_collect.py: what that one decides by",
     "tasks/operations/collect_garbage.py": "tests/integration/test_gc.py: needs a registry",
     "tasks/host/object_store.py": "tests/integration/test_object_store.py: needs an S3 server",
     "models/identity/equal_share.py": "tests/unit/models/identity/test_equal_rows.py: what that one counts",

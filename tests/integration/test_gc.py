@@ -13,6 +13,7 @@ from sqlalchemy import select
 
 from flows.commands.upkeep.gc import command
 from models.errors import GateRefused
+from tasks.gc.retention import KEEP_LOOPS
 from tasks.host import database, tables
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
@@ -27,6 +28,12 @@ from tasks.state.outbox import Delivered, set_delivered
 from tests.conftest import MakeProject
 from tests.past_loops import add_loop, aged, crown
 from tests.registered import register_served
+
+
+@pytest.fixture(autouse=True)
+def no_last_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Few loops stand for many: none stays for its number alone."""
+    monkeypatch.setenv(KEEP_LOOPS, "0")
 
 
 def run(*arguments: str) -> str:
