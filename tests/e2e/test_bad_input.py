@@ -69,6 +69,7 @@ def test_then_the_good_project_has_nothing_to_train(home: Loopline):
     assert_nothing_half_done(home)
 
 
+@pytest.mark.wide
 def test_a_category_unseen_in_training_is_no_error(home: Loopline):
     """It shares the index of the unknown; the splits by time put the new island into the test rows."""
     rows = Path(home.home / "projects" / "good" / "penguins.csv").read_text().splitlines()

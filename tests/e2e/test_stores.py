@@ -13,6 +13,7 @@ from mlflow import MlflowClient
 
 from tests.e2e.bad_input import SPEC
 from tests.running import Ended, assert_gone, assert_unlocked, mounted
+from tests.wide import wide
 
 pytestmark = pytest.mark.e2e
 
@@ -96,9 +97,7 @@ def test_a_tracking_store_locked_for_a_while_is_waited_for_and_what_it_lost_is_m
     assert "Nothing to do" in home("run", "locked", *QUICK).ok().out
 
 
-@pytest.mark.parametrize(
-    "size_kb", [40, pytest.param(900, marks=pytest.mark.wide), pytest.param(1800, marks=pytest.mark.soak)]
-)
+@pytest.mark.parametrize("size_kb", [40, wide(900), pytest.param(1800, marks=pytest.mark.soak)])
 def test_a_full_disk_is_told_and_the_next_run_goes_on(make_home, size_kb: int):
     """Wherever in the loop the disk fills up: reading data, or logging and registering."""
     home = make_home("full")

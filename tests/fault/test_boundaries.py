@@ -19,14 +19,14 @@ pytestmark = pytest.mark.fault
 NAMES = [step.name for step in STEPS]
 
 
-KILLED = {"train", "promote"}
-ENDED = {"judge"}
+KILLED = {"train": pytest.mark.wide, "promote": ()}
+ENDED = {"judge": ()}
 
 
-def each(daily: set[str]) -> list[Any]:
+def each(daily: dict[str, Any]) -> list[Any]:
     """Every step; those that are not daily are for `make soak`."""
-    assert daily <= {*NAMES}
-    return [pytest.param(name, marks=() if name in daily else pytest.mark.soak) for name in NAMES]
+    assert daily.keys() <= {*NAMES}
+    return [pytest.param(name, marks=daily.get(name, pytest.mark.soak)) for name in NAMES]
 
 
 WRITE_MOVE = """

@@ -18,6 +18,7 @@ from tasks.host.workspace import Workspace
 from tests.conftest import SEED
 from tests.killing import killed_at
 from tests.past_loops import STEPS, add_loop, crown, record_names
+from tests.wide import wide
 
 pytestmark = pytest.mark.fault
 NAME = "tiny"
@@ -79,14 +80,15 @@ def test_a_killed_clean_up_is_finished_by_the_next(workspace: Workspace, kills: 
     assert len(champions) == len(STEPS)
 
 
-def test_a_year_of_daily_loops_stays_under_its_size(workspace: Workspace) -> None:
+@pytest.mark.parametrize("days", [120, wide(365)])
+def test_a_year_of_daily_loops_stays_under_its_size(workspace: Workspace, days: int) -> None:
     """A loop a day, of which each tenth is promoted: what is left is that of 90 days and of champions."""
-    for number in range(1, 366):
-        add_loop(workspace, NAME, number, 366 - number, folders=number % 30 == 0)
+    for number in range(1, days + 1):
+        add_loop(workspace, NAME, number, days + 1 - number, folders=number % 30 == 0)
         if number % 10 == 0:
             crown(workspace, NAME, str(number))
     collect(workspace.root)
     listed = find(snapshot_of(workspace.root), LOCAL).candidates
     assert not [found for kind in listed.values() for found in kind if not found.reason]
-    assert len(listed["step records"]) <= len(STEPS) * (91 + 37)
+    assert len(listed["step records"]) <= len(STEPS) * (91 + 1 + days // 10)
     assert sum(found.size for kind in listed.values() for found in kind) < YEAR_BYTES

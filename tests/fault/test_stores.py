@@ -16,6 +16,7 @@ pytestmark = pytest.mark.fault
 QUICK = ("-s", "search.trials=0", "-s", "train.epochs=2")
 
 
+@pytest.mark.wide
 def test_the_prefect_server_may_die_under_a_run(make_home):
     """Prefect is the view; the run goes on without it, and the next one has a server again."""
     home = make_home("server")

@@ -16,6 +16,7 @@ from tasks.host.workspace import Workspace
 from tasks.ranks import rank_pool
 from tasks.ranks.rank_pool import RankPool
 from tests import warm
+from tests.wide import wide
 
 if TYPE_CHECKING:
     from tests.tiny_jobs import MakeJob
@@ -92,10 +93,16 @@ def served(
         yield {"MLFLOW_TRACKING_URI": url, **server_access.credentials(workspace, {})}
 
 
-@pytest.fixture(params=["embedded", "served"])
+@pytest.fixture(params=["embedded", wide("served")])
 def both(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pytest.MonkeyPatch) -> Workspace:
-    """A workspace whose registry is its own file, and one whose registry is shared through a server."""
+    """A workspace whose registry is its own file, and one whose registry is shared through a server.
+
+    Tests marked by `each_registry` have the second with every change too.
+    """
     return _placed(request, tracked, monkeypatch)
+
+
+each_registry = pytest.mark.parametrize("both", ["embedded", "served"], indirect=True)
 
 
 @pytest.fixture(params=["embedded", pytest.param("served", marks=pytest.mark.soak)])

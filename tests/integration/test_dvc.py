@@ -14,6 +14,7 @@ from tasks.tools import dvc_repo, dvc_view
 from tests import warm
 from tests.conftest import MakeProject
 from tests.running import mounted, write_program
+from tests.wide import wide
 
 # What DVC does as it notes what it linked: a new connection to its cache of links. On a full disk this never ends.
 WRITE_TO_FULL_DISK = """
@@ -59,7 +60,7 @@ def status(folder: Path) -> dict[str, object]:
     return found
 
 
-@pytest.fixture(params=["git", "no git", "copied clone"])
+@pytest.fixture(params=["git", "no git", wide("copied clone")])
 def place(request: pytest.FixtureRequest, workspace: Workspace) -> Workspace:
     """A workspace in a git clone, in a plain folder, and in a clone that lost its .git."""
     if request.param == "git":
@@ -112,7 +113,7 @@ def test_two_projects_have_versions_of_their_own(workspace: Workspace, make_proj
     assert "ingest@one" in dvc(workspace.root, "dag")
 
 
-@pytest.mark.parametrize("kept", [0, 100])
+@pytest.mark.parametrize("kept", [wide(0), 100])
 def test_a_lock_file_that_a_kill_left_torn_is_put_back(
     kept: int, workspace: Workspace, make_project: MakeProject
 ) -> None:
@@ -137,7 +138,7 @@ def test_a_lock_file_torn_in_the_first_commit_is_written_anew(workspace: Workspa
     assert status(workspace.root) == {}
 
 
-@pytest.mark.parametrize("within", ["nothing", "git", "dvc"])
+@pytest.mark.parametrize("within", [wide("nothing"), "git", "dvc"])
 def test_a_project_elsewhere_keeps_to_itself(
     workspace: Workspace, make_project: MakeProject, tmp_path: Path, within: str
 ) -> None:

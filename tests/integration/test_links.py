@@ -136,6 +136,7 @@ def bearer(place: Workspace) -> dict[str, str]:
     return {"Authorization": f"Bearer {token_path(place).read_text().strip()}"}
 
 
+@pytest.mark.wide
 def test_every_link_leads_somewhere(place: Workspace, browser: Browser) -> None:
     with serving(place) as port:
         base = f"http://127.0.0.1:{port}"

@@ -9,6 +9,7 @@ from safetensors.torch import load_file
 from models.training.job import WEIGHTS_FILE
 from models.training.optimisation.fine_tuning import origin_of
 from models.training.rank import run_job
+from tests.wide import wide
 
 pytestmark = pytest.mark.integration
 
@@ -35,7 +36,7 @@ def kill_one_at(pool, stages):
 
 
 @pytest.mark.parametrize(
-    ("method", "stages"), [("stages", ("pretrain", "teacher-1", "train")), ("plateau", ("train",))]
+    ("method", "stages"), [wide("stages", ("pretrain", "teacher-1", "train")), ("plateau", ("train",))]
 )
 def test_killed_ranks_end_with_the_same_bits(pool, make_job, method, stages):
     train = {"epochs": 4, "count": 120, "ranks": 2, "arguments": {"hidden": 8}, **METHODS[method]}
@@ -47,7 +48,7 @@ def test_killed_ranks_end_with_the_same_bits(pool, make_job, method, stages):
     assert result.before == expected.before
 
 
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp"])
+@pytest.mark.parametrize("parallel", ["ddp", wide("fsdp")])
 def test_frozen_layers_and_the_mean_of_the_weights_on_two_ranks(pool, make_job, parallel):
     """As on one rank but for the order of sums; what is frozen stays to the bit."""
     arguments = {"hidden": 16, "dropout": 0.0, "norm": "layer"}

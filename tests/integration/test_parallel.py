@@ -17,6 +17,7 @@ from models.training.rank import run_job
 from models.training.session import open_session
 from tests.ranks import on_ranks
 from tests.tiny_jobs import job_maker
+from tests.wide import wide
 
 pytestmark = pytest.mark.integration
 
@@ -39,6 +40,8 @@ PLANS = {
 
 COMPOSED_AGAIN = {"ddp+tp", "ddp+pp"}
 """Plans that fsdp with the same, and ddp alone, show each day."""
+WIDE = {"fsdp+pp": pytest.mark.wide}
+"""Of the composed plans, each change runs fsdp+tp."""
 
 
 def settings(plan):
@@ -65,7 +68,8 @@ def alone(tmp_path_factory):
 
 
 @pytest.mark.parametrize(
-    "plan", [pytest.param(plan, marks=pytest.mark.soak if plan in COMPOSED_AGAIN else ()) for plan in PLANS]
+    "plan",
+    [pytest.param(plan, marks=pytest.mark.soak if plan in COMPOSED_AGAIN else WIDE.get(plan, ())) for plan in PLANS],
 )
 def test_every_plan_ends_where_one_process_does(make_job, pool, alone, plan):
     job = make_job(net="transformer", arguments=NET, **SGD, **settings(plan))
@@ -88,7 +92,16 @@ def text_alone(tmp_path_factory):
     return run_job(job_maker(tmp_path_factory.mktemp("text"))("text", "language", **TEXT))
 
 
-@pytest.mark.parametrize("parallel", ["ddp", "fsdp", pytest.param("hsdp", marks=pytest.mark.soak), "tp", "pp"])
+@pytest.mark.parametrize(
+    "parallel",
+    [
+        wide("ddp"),
+        "fsdp",
+        pytest.param("hsdp", marks=pytest.mark.soak),
+        wide("tp"),
+        wide("pp"),
+    ],
+)
 def test_a_text_is_learnt_alike_under_every_plan(make_job, pool, text_alone, parallel):
     """Two ranks of hsdp cut as those of fsdp do, and what is hsdp's own is seen on four, above."""
     result = pool.run(make_job("text", "language", ranks=2, parallel=parallel, **TEXT))
@@ -123,7 +136,7 @@ DOUBLE = """
 """
 
 
-@pytest.mark.parametrize("plan", ["fsdp", "pp"])
+@pytest.mark.parametrize("plan", ["fsdp", wide("pp")])
 def test_in_float64_the_weights_of_adamw_agree_too(make_job, pool, tmp_path, plan):
     """An own net that says how it is split. No clipping: the norm is taken in float32.
 
@@ -178,7 +191,7 @@ def interrupt(job, pool, last):
 
 
 # The bits of fsdp after a kill are seen in test_rank_pool.py.
-@pytest.mark.parametrize("plan", ["zero", pytest.param("fsdp", marks=pytest.mark.soak), "pp-1f1b"])
+@pytest.mark.parametrize("plan", ["zero", pytest.param("fsdp", marks=pytest.mark.soak), wide("pp-1f1b")])
 def test_going_on_gives_the_bits_of_a_run_that_was_never_interrupted(make_job, pool, plan):
     base = {**SGD, "optimiser": "adamw", "epochs": 2, "async_checkpoints": False, **settings(plan)}
     base |= {"net": "transformer", "arguments": {**NET, "dropout": 0.2}}
@@ -225,7 +238,7 @@ def test_ranks_that_share_a_layer_draw_the_same_masks(make_job, pool, tmp_path):
     ("changes", "tolerance"),
     [
         ({"precision": "bf16", "parallel": "fsdp"}, 2e-2),
-        ({"precision": "bf16", "parallel": "pp"}, 2e-2),
+        wide({"precision": "bf16", "parallel": "pp"}, 2e-2),
         ({"recompute": "selective", "parallel": "pp"}, 1e-6),
         ({"gradient_hook": "fp16"}, 1e-4),
     ],

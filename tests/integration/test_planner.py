@@ -37,8 +37,8 @@ CASES = {
 }  # fmt: skip
 WITHIN = {"heap": 0.2}
 """Share by which a case may differ, if not .1: the heap's holes vary by process, 186 to 241 MB in 19 of them."""
-DAILY = ("heap", "lstm")
-"""Cases of each run of the suite; the others run with `make soak`."""
+MARKS = {"heap": (), "lstm": pytest.mark.wide}
+"""Of the cases of the suite; the others run with `make soak`."""
 
 TRAINED = """
     import json
@@ -100,9 +100,7 @@ def reckoned_mb(job: TrainingJob) -> float:
 
 
 @pytest.mark.skipif(not Path("/proc/self/clear_refs").exists(), reason="needs Linux's /proc to forget a peak")
-@pytest.mark.parametrize(
-    "case", [pytest.param(case, marks=() if case in DAILY else pytest.mark.soak) for case in CASES]
-)
+@pytest.mark.parametrize("case", [pytest.param(case, marks=MARKS.get(case, pytest.mark.soak)) for case in CASES])
 def test_a_process_holds_what_was_reckoned(make_job: MakeJob, trained: Trained, case: str) -> None:
     """150 to 600 MB, the best weights included, which are kept beside the others."""
     settings = {"precision": "fp32", **CASES[case], "epochs": 2, "async_checkpoints": False}

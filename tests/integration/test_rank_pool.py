@@ -23,6 +23,7 @@ from tasks.loop import jobs
 from tasks.ranks.rank_pool import RankPool, default_threads
 from tests import warm
 from tests.tiny_jobs import job_maker
+from tests.wide import wide
 
 pytestmark = pytest.mark.integration
 
@@ -323,7 +324,7 @@ def test_ranks_that_always_die_end_in_an_error_that_says_so(pool, make_job, tmp_
         pool.run(make_job(net=write_net(tmp_path, DYING), ranks=ranks, max_restarts=1))
 
 
-@pytest.mark.parametrize("stopped", [0, 1])
+@pytest.mark.parametrize("stopped", [0, wide(1)])
 def test_a_stopped_rank_is_named(pool, make_job, stopped):
     """SIGSTOP: alive, and silent. Its peer would wait for ever in a collective."""
     job = make_job(arguments={"hidden": 8}, ranks=2, epochs=500, count=2000, job={"silence_s": 3.0})
@@ -407,6 +408,7 @@ def test_only_what_a_net_needs_is_imported_and_once(make_job, monkeypatch):
     assert asked == ["start", "wait"]
 
 
+@pytest.mark.wide
 @pytest.mark.usefixtures("cold_fork_servers")
 @pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.soak)])
 def test_a_job_that_waits_for_the_warmed_process_outlives_it(make_job, number):

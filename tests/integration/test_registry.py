@@ -26,7 +26,7 @@ from tasks.state import registered_models, versions
 from tasks.state.champion_moves import champion_of
 from tasks.state.versions import address_of, challenger_of, version_of, versions_of
 from tasks.state.workspace_id import workspace_id
-from tests.integration.conftest import Processes
+from tests.integration.conftest import Processes, each_registry
 
 pytestmark = pytest.mark.usefixtures("module_environment")
 
@@ -205,6 +205,7 @@ def test_nothing_registered_is_no_champion_and_no_journal(place: Workspace, mode
         made.tags("1")
 
 
+@each_registry
 def test_promotions_and_rollbacks_in_a_row(both: Workspace, model: str) -> None:
     made = register(both, model, 3)
     for version, expected in (("1", None), ("2", "1"), ("3", "2")):
@@ -363,6 +364,7 @@ else:
 """
 
 
+@each_registry
 def test_of_two_promotions_at_once_exactly_one_wins(
     both: Workspace, model: str, tmp_path: Path, at_once: Processes
 ) -> None:

@@ -14,6 +14,7 @@ from tasks.mlflow.delivery import experiment_id
 from tasks.mlflow.lost_store import refuse_lost
 from tasks.mlflow.model_cache import cached_version, with_verdict
 from tasks.mlflow.registry_reader import RegisteredModel, aliased, files_at, numbered, registered
+from tests.integration.conftest import each_registry
 from tests.told_facts import verdict
 
 pytestmark = pytest.mark.usefixtures("module_environment")
@@ -38,6 +39,7 @@ def log_files(workspace: Workspace, model: str, content: str) -> dict[str, str]:
     return hashes
 
 
+@each_registry
 def test_a_versions_files_are_brought_and_checked(both: Workspace, model: str) -> None:
     log_files(both, model, "graph")
     folder = cached_version(both, model).folder

@@ -147,6 +147,7 @@ def test_nothing_failed_on_the_way(server: LiveServer) -> None:
     assert "Traceback" not in server.printed, server.printed[-4000:]
 
 
+@pytest.mark.wide
 def test_schemathesis_finds_nothing(server: LiveServer, tmp_path: Path) -> None:
     """Valid data is taken, other data refused, every answer is as the document says, nothing fails."""
     program = str(Path(sys.executable).with_name("schemathesis"))

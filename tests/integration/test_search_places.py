@@ -146,6 +146,7 @@ def test_four_workers_finish_each_trial_once_though_workers_are_killed(
         assert 1 <= len(engine.submitted) - many <= len(range(5, many, 4))
 
 
+@pytest.mark.wide
 def test_one_worker_on_a_place_repeats_the_search_of_this_machine(
     engine: type[Double], make_project: MakeProject
 ) -> None:

@@ -11,6 +11,7 @@ from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store
 from tests.integration.conftest import Processes
+from tests.wide import wide
 
 pytestmark = pytest.mark.usefixtures("migrated_databases")
 
@@ -67,7 +68,7 @@ def test_a_workspace_that_was_moved_finds_its_artifacts(workspace: Workspace, mo
     assert places == [(f"{stores.artifact_root(moved).as_uri()}/tiny",)]
 
 
-@pytest.mark.parametrize("killed_after", ["all", "one table"])
+@pytest.mark.parametrize("killed_after", [wide("all"), "one table"])
 def test_a_store_whose_making_was_killed_is_made_whole(
     workspace: Workspace, monkeypatch: pytest.MonkeyPatch, killed_after: str
 ) -> None:

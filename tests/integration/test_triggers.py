@@ -41,7 +41,9 @@ from tests import warm
 from tests.conftest import MakeProject
 from tests.integration.conftest import ROOT
 from tests.running import eventually
+from tests.wide import wide
 
+OTHER_SCHEDULES = ("every 90 minutes", "RRULE:FREQ=MONTHLY;BYMONTHDAY=1;BYHOUR=4")
 QUIET_S = 2.0
 NUM_RUNS = 2
 STORM = 100  # a thousand cost the server a minute; the policy is tested with them
@@ -104,6 +106,7 @@ def test_an_event_begins_a_run_with_its_signal(client: SyncPrefectClient, projec
     assert len(runs(client, project)) == 2, "the policy does not name drift, so it has no automation"
 
 
+@pytest.mark.wide
 def test_a_storm_of_events_begins_one_run(client: SyncPrefectClient, project: Project) -> None:
     posted = [events.posted(of_signal(project.folder.name, a_signal(number))) for number in range(STORM)]
     client._client.post("/events", json=posted).raise_for_status()
@@ -163,7 +166,7 @@ def test_a_signal_waits_for_the_deployment_of_its_project(client: SyncPrefectCli
     eventually(lambda: runs(client, undeployed))
 
 
-@pytest.mark.parametrize("text", ["0 3 * * MON", "every 90 minutes", "RRULE:FREQ=MONTHLY;BYMONTHDAY=1;BYHOUR=4"])
+@pytest.mark.parametrize("text", ["0 3 * * MON", *(wide(text) for text in OTHER_SCHEDULES)])
 def test_only_a_deployment_that_changed_is_applied(client: SyncPrefectClient, undeployed: Project, text: str) -> None:
     name, path = undeployed.folder.name, undeployed.spec_path
     path.write_text(path.read_text() + f"monitor: {{schedule: '{text}'}}\n")
@@ -282,6 +285,7 @@ def test_a_pool_of_another_type_is_replaced_and_the_runs_that_wait_in_it_are_mov
     assert client.read_work_pool(pool).type == "process"
 
 
+@pytest.mark.wide
 def test_a_change_of_the_pool_by_one_project_keeps_the_deployments_of_the_others(
     client: SyncPrefectClient, undeployed: Project, make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -299,6 +303,7 @@ def test_a_change_of_the_pool_by_one_project_keeps_the_deployments_of_the_others
     redeploy(project)
 
 
+@pytest.mark.wide
 def test_a_pool_whose_workers_are_online_keeps_its_type(
     client: SyncPrefectClient, project: Project, api: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

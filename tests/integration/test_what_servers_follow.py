@@ -26,6 +26,7 @@ from tasks.release.shared_state import VersionOutcomes, WorkerReport
 from tests.mlflow_serving import serving
 from tests.postgres import Server, is_installed, new_database, postgres_server
 from tests.registered import register_served
+from tests.wide import wide
 
 TRACKING = "MLFLOW_TRACKING_URI"
 needs_postgres = [
@@ -187,7 +188,7 @@ def walk(place: Embedded) -> Iterator[Walk]:
 
 @pytest.mark.parametrize(
     "place",
-    [Embedded, SameWorkspace, pytest.param(InPostgres, marks=needs_postgres), Elsewhere],
+    [Embedded, wide(SameWorkspace), pytest.param(InPostgres, marks=needs_postgres), Elsewhere],
     indirect=True,
     ids=lambda kind: kind.__name__,
 )

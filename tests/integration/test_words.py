@@ -81,6 +81,7 @@ def row_bytes_of(folder: Path) -> list[str]:
     return [each.value for each in properties if each.key == ROW_BYTES_KEY]
 
 
+@pytest.mark.wide
 def test_a_transformer_learns_the_order_of_words_that_n_grams_do_not_see(place: Path, tmp_path: Path) -> None:
     arguments = {"width": 32, "layers": 1, "word_dropout": 0.1}
     assert accuracy(place, tmp_path, Model(net="transformer", arguments=arguments), epochs=14, batch=64) > 0.9

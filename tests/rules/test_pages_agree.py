@@ -39,6 +39,7 @@ from tasks.state.outbox import LOOP_RUN
 from tests.conftest import MakeProject
 from tests.serving import register
 from tests.stored_events import stored_events
+from tests.wide import wide
 
 DEAD = {**processes.identity(), "started": 1.0}
 OVERVIEW = "http://127.0.0.1:4300"
@@ -101,14 +102,14 @@ ENDINGS: list[tuple[BaseException | None, dict[str, str], Ending]] = [
     (TrainingError("the loss is NaN"), {}, Ending("failed", "failed", "FAILED", "the loss is NaN")),
     (GateRefused("age is negative"), {}, Ending("rejected", "rejected", "FAILED", "age is negative")),
     (KeyboardInterrupt(), {}, Ending("cancelled", "cancelled", "KILLED", "a person pressed Ctrl-C")),
-    (TerminationSignal(signal=15), {}, Ending("failed", "failed", "FAILED", "SIGTERM")),
+    wide(TerminationSignal(signal=15), {}, Ending("failed", "failed", "FAILED", "SIGTERM")),
     (
         TerminationSignal(signal=15),
         {"state_type": "CANCELLING"},
         Ending("cancelled", "cancelled", "KILLED", "a person cancelled its run in Prefect"),
     ),
     (None, {}, Ending("killed", "failed", "KILLED", "it was killed")),
-    (None, {"state_type": "CANCELLED"}, Ending("cancelled", "cancelled", "KILLED", "a person cancelled its run")),
+    wide(None, {"state_type": "CANCELLED"}, Ending("cancelled", "cancelled", "KILLED", "a person cancelled its run")),
 ]
 
 

@@ -17,6 +17,7 @@ from models.inference.portable import MODEL_FILE
 from models.inputs.numeric.record import NumericInput
 from models.serving.mlflow_scoring import scoring_of_csv
 from tests.served_models import preparation_of, write_served
+from tests.wide import wide
 
 BARE = ("onnxruntime", "numpy", "numpy.libs", "flatbuffers", "google")
 
@@ -106,7 +107,7 @@ def test_cells_of_a_csv_are_what_they_are_to_the_server(bare: Path, tmp_path: Pa
     assert_same(run(bare, tmp_path, tmp_path / "rows.csv"), served.records(served.answer(rows.feed)))
 
 
-@pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "series", "image", "language"])
+@pytest.mark.parametrize("task", ["binary", wide("multiclass"), wide("regression"), "series", "image", "language"])
 def test_the_example_of_the_bundle_is_predicted(bare: Path, tmp_path: Path, task: str) -> None:
     served = bundled(tmp_path, task)
     records = json.loads((tmp_path / "example.json").read_text(encoding="utf-8"))

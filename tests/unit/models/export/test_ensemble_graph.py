@@ -21,11 +21,12 @@ from models.training.ensemble import members_of
 from models.training.job import FIRST_FIT, TrainingJob
 from models.training.search_space import settings_of
 from tests.finished_jobs import METADATA, FinishedJob, run_stretch
+from tests.wide import wide
 
 CASES = [
     ("table", "binary", ("trees", "linear", "mlp")),
     ("table", "multiclass", ("linear", "trees")),
-    ("series", "horizons", ("gru", "mlp")),
+    wide("series", "horizons", ("gru", "mlp")),
 ]
 
 

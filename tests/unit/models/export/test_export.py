@@ -17,11 +17,12 @@ from models.inference.portable import MODEL_FILE, _load_pyfunc
 from models.inference.predict import predict
 from models.training.job import TrainingJob
 from tests.finished_jobs import METADATA, ExportedJob, FinishedJob
+from tests.wide import wide
 
 # Of series, one step ahead is the first of several horizons, and a horizon the middle one of several quantiles.
 READY: list[Any] = [
     ("mlp", "table", "binary", {"hidden": 8}),
-    ("tabm", "table", "multiclass", {"hidden": 8}),
+    wide(("tabm", "table", "multiclass", {"hidden": 8})),
     ("transformer", "table", "multiclass", {"width": 8, "layers": 1}),
     ("linear", "table", "multiclass", {}),
     ("trees", "table", "multiclass", {}),
@@ -30,13 +31,13 @@ READY: list[Any] = [
     pytest.param(("gru", "series", "regression", {"hidden": 8}), marks=pytest.mark.soak),
     pytest.param(("trees", "series", "regression", {}), marks=pytest.mark.soak),
     pytest.param(("linear", "series", "horizons", {}), marks=pytest.mark.soak),
-    ("gru", "series", "horizons", {"hidden": 8}),
+    wide(("gru", "series", "horizons", {"hidden": 8})),
     ("trees", "series", "horizons", {}),
-    ("linear", "series", "quantile", {}),
-    ("gru", "series", "quantile", {"hidden": 8}),
-    ("trees", "series", "quantile", {}),
-    ("lstm", "series", "regression", {"hidden": 8}),
-    ("decoder", "text", "language", {"width": 16, "layers": 2, "heads": 2}),
+    wide(("linear", "series", "quantile", {})),
+    wide(("gru", "series", "quantile", {"hidden": 8})),
+    wide(("trees", "series", "quantile", {})),
+    wide(("lstm", "series", "regression", {"hidden": 8})),
+    wide(("decoder", "text", "language", {"width": 16, "layers": 2, "heads": 2})),
     ("lstm", "text", "language", {"hidden": 8}),
 ]
 

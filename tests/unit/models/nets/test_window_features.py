@@ -14,6 +14,7 @@ from models.nets.sizes import Sizes
 from models.nets.window_features import WindowFeatures
 from tests.finished_jobs import run_stretch, series_preparation
 from tests.unit.models.nets.test_relative import FORECASTS, SERIES, Net
+from tests.wide import wide
 
 
 def prepared(forecast: WindowReference | None) -> Preparation:
@@ -46,7 +47,8 @@ TINY = WindowReference(kind="last", column=0, floor=1e-6, is_scaled=True)
 
 
 @pytest.mark.parametrize(
-    ("forecast", "target"), [(FORECASTS["linear"], None), (None, None), (TINY, None), (FORECASTS["linear"], LOG)]
+    ("forecast", "target"),
+    [wide(FORECASTS["linear"], None), (None, None), wide(TINY, None), (FORECASTS["linear"], LOG)],
 )
 def test_the_graph_makes_the_very_same_features(
     forecast: WindowReference | None, target: TargetEncoding | None

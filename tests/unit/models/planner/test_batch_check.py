@@ -10,9 +10,10 @@ import pytest
 from models.errors import TrainingError
 from models.planner.batch_check import refuse_batch
 from tests.tiny_jobs import job_maker
+from tests.wide import wide
 
 
-@pytest.mark.parametrize("train", [{}, {"ranks": 2}, {"precision": "bf16"}])
+@pytest.mark.parametrize("train", [wide({}), {"ranks": 2}, wide({"precision": "bf16"})])
 def test_the_batch_that_is_named_fits(tmp_path: Path, train: dict[str, Any]) -> None:
     make, net = job_maker(tmp_path), {"net": "mlp", "arguments": {"hidden": 256}}
     message = r"train\.batch: 100,000 examples need .* GB beside .* but this machine's memory is 0\.1 GB: .* \(now 1\)"

@@ -8,15 +8,16 @@ from models.planner.profile import ActivationBytes, ParameterCounts
 from models.project_spec.blocks import Train
 from models.training.optimisation.optimisers import state_ratio
 from tests.unit.models.planner.conftest import IMAGE, SERIES, TABLE
+from tests.wide import wide
 
 
 @pytest.mark.parametrize(
     ("net", "sizes", "batch", "arguments"),
     [
         ("mlp", TABLE, 64, {"hidden": 1024, "layers": 4}),
-        ("mlp", TABLE, 4096, {"hidden": 64}),
-        ("transformer", SERIES, 16, {"width": 128, "layers": 4}),
-        ("transformer", SERIES, 2, {"width": 384, "layers": 4}),
+        wide("mlp", TABLE, 4096, {"hidden": 64}),
+        wide("transformer", SERIES, 16, {"width": 128, "layers": 4}),
+        wide("transformer", SERIES, 2, {"width": 384, "layers": 4}),
         ("cnn", IMAGE, 32, {}),
     ],
     ids=["mlp, weights", "mlp, activations", "transformer, activations", "transformer, weights", "cnn"],

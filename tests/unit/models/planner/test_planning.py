@@ -33,6 +33,7 @@ def large(profiler):
     return plan(profiler, read_machine("8xH100"), TrainingShape(256, "bf16"), BASE)
 
 
+@pytest.mark.wide
 def test_seven_billion_do_not_fit_whole_and_are_sharded(large):
     """Weights, gradients and AdamW's state in float32 are 16 bytes a parameter: 103 GB."""
     by_name = {one.candidate.parallel: one for one in large.estimates if one.candidate.ranks == 8}

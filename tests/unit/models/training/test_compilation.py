@@ -22,6 +22,7 @@ from models.training.compilation import (
 from models.training.costs.speeds import MeasuredSpeed
 from models.training.rank import run_job
 from tests.tiny_jobs import MakeJob
+from tests.wide import wide
 
 CPU, GPU = torch.device("cpu"), torch.device("cuda")
 
@@ -89,7 +90,7 @@ def compiling(monkeypatch: pytest.MonkeyPatch) -> list[nn.Module]:
     return compiled
 
 
-@pytest.mark.parametrize("checkpoint", [1, 4, 6, 9])
+@pytest.mark.parametrize("checkpoint", [wide(1), 4, wide(6), wide(9)])
 def test_a_resumed_job_is_compiled_from_the_same_step_on(
     make_job: MakeJob, monkeypatch: pytest.MonkeyPatch, compiling: list[nn.Module], checkpoint: int
 ) -> None:

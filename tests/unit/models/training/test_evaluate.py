@@ -8,6 +8,7 @@ from models.distributed.world import World
 from models.training.evaluate import evaluate
 from models.training.rank import run_job
 from models.training.session import open_session
+from tests.wide import wide
 
 KINDS = [("table", "binary"), ("image", "multiclass"), ("series", "regression"), ("text", "language")]
 
@@ -63,7 +64,7 @@ def test_an_own_metric_sees_whole_numbers_as_whole(make_job, tmp_path, net):
     assert run_job(job).value == 10.0
 
 
-@pytest.mark.parametrize("net", ["decoder", "gru"])
+@pytest.mark.parametrize("net", [wide("decoder"), "gru"])
 def test_a_text_is_learnt_and_its_loss_is_its_bits(make_job, net):
     job = make_job("text", "language", net=net, batch=8, epochs=4, lr=0.01, epochs_per_pass=2)
     result = run_job(job)

@@ -11,6 +11,7 @@ from models.training.costs.summary import MEASURED
 from models.training.job import EpochReport
 from models.training.rank import run_job
 from tests.tiny_jobs import job_maker
+from tests.wide import wide
 
 
 class Killed(BaseException):
@@ -73,7 +74,7 @@ def whole(tmp_path_factory):
 
 
 @pytest.mark.parametrize("regime", REGIMES)
-@pytest.mark.parametrize("checkpoint", [1, 3, 4])
+@pytest.mark.parametrize("checkpoint", [wide(1), 3, wide(4)])
 def test_killed_after_any_checkpoint_gives_the_same_bits(make_job, monkeypatch, whole, regime, checkpoint):
     """Two windows an epoch, so that the middle of an epoch is among the moments."""
     kind, task, arguments, train = REGIMES[regime]
@@ -105,12 +106,12 @@ def test_killed_after_any_checkpoint_gives_the_same_bits(make_job, monkeypatch, 
     ("kind", "task", "net", "arguments"),
     [
         ("table", "binary", "mlp", {"hidden": 16}),
-        ("table", "multiclass", "tabm", {"hidden": 16}),
+        wide("table", "multiclass", "tabm", {"hidden": 16}),
         ("table", "multiclass", "transformer", {"width": 16, "layers": 1}),
         ("table", "regression", "mlp", {"hidden": 16}),
         ("image", "multiclass", "cnn", {"width": 8}),
         ("series", "regression", "gru", {"hidden": 16}),
-        ("series", "regression", "lstm", {"hidden": 16}),
+        wide("series", "regression", "lstm", {"hidden": 16}),
     ],
 )
 def test_every_net_learns(make_job, kind, task, net, arguments):

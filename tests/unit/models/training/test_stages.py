@@ -17,6 +17,7 @@ from models.training.rank import run_job
 from models.training.stages import make_ready
 from models.training.tree_inputs import tree_inputs
 from tests.tiny_jobs import job_maker
+from tests.wide import wide
 
 
 class Killed(BaseException):
@@ -58,7 +59,7 @@ def whole(tmp_path_factory):
         return run_job(asked(job_maker(tmp_path_factory.mktemp("whole"))))
 
 
-@pytest.mark.parametrize("checkpoint", [2, 7, 14])
+@pytest.mark.parametrize("checkpoint", [wide(2), 7, wide(14)])
 def test_killed_in_any_stage_gives_the_same_bits(make_job, monkeypatch, whole, checkpoint):
     """Two or three windows an epoch, so that these checkpoints are in different stages."""
     monkeypatch.setattr(loop, "WINDOW", 2)

@@ -13,6 +13,7 @@ from models.training.by_rounds import rounds
 from models.training.by_rounds.rounds import LearnerInputs
 from models.training.job import TREES_FILE, EpochReport
 from models.training.rank import run_job
+from tests.wide import wide
 
 
 class Killed(BaseException):
@@ -38,7 +39,7 @@ def test_trees_learn_every_task(make_job, task, least):
 
 @pytest.mark.parametrize("sampling", [{}, {"feature_fraction": 0.5, "bagging_fraction": 0.6}])
 @pytest.mark.parametrize("task", ["multiclass", "regression"])
-@pytest.mark.parametrize("epoch", [2, 5])
+@pytest.mark.parametrize("epoch", [2, wide(5)])
 def test_killed_and_run_again_gives_the_same_text(make_job, sampling, task, epoch):
     arguments = {"rounds": 24, "min_data_in_leaf": 5, **sampling}
     whole = make_job("table", task, "trees", arguments, epochs=8, folder="whole")

@@ -23,6 +23,7 @@ from tasks.state.ingest_segments import moving
 from tasks.state.predictions import joined, label_store, prediction_log
 from tasks.state.segments import SegmentWriter, segments_folder
 from tests.children import started
+from tests.wide import wide
 
 
 def fill(state: Path, parts: int = FEWEST_PARTS) -> None:
@@ -145,7 +146,7 @@ def test_beside_a_server_it_leaves_all_to_a_platform_and_events_always(workspace
     assert prediction_log(workspace.state / "projects" / "a").cursor() == (0 if platform else 1)
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize("number", [signal.SIGTERM, wide(signal.SIGINT)])
 def test_it_is_a_program_that_ends_at_once_and_silently(workspace, number):
     state = workspace.state / "projects" / "a"
     fill(state)

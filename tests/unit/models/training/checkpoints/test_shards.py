@@ -19,6 +19,7 @@ from models.training.checkpoints.checkpoint import CheckpointDraft, newest
 from models.training.checkpoints.shards import StoredCheckpoint, write_together
 from models.training.checkpoints.state import put_optimiser, stage, take_tensors
 from tests.ranks import on_ranks
+from tests.wide import wide
 
 
 def net_and_optimiser(world, plan):
@@ -68,10 +69,10 @@ def read(folder, size, plan):
 @pytest.mark.parametrize(
     ("wrote", "reads"),
     [
-        ((2, "fsdp"), (4, "fsdp")),
-        ((4, "fsdp"), (1, "ddp")),
+        wide((2, "fsdp"), (4, "fsdp")),
+        wide((4, "fsdp"), (1, "ddp")),
         ((2, "ddp"), (2, "fsdp")),
-        ((2, "tp"), (2, "fsdp")),
+        wide((2, "tp"), (2, "fsdp")),
         ((2, "fsdp"), (2, "tp")),
     ],
 )

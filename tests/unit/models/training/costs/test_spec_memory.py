@@ -21,6 +21,7 @@ from models.training.costs.spec_memory import (
     least_sizes,
 )
 from tests.tiny_jobs import job_maker
+from tests.wide import wide
 
 SEVEN_BILLION = {"width": 4096, "layers": 32, "heads": 32}
 WINDOW = {"kind": "series", "window": {"length": 4}, "split": {"by": "time", "column": "day"}}
@@ -50,9 +51,9 @@ def machine(monkeypatch: pytest.MonkeyPatch, memory: float) -> list[float]:
     ("gpus", "net", "data", "message"),
     [
         (0, "transformer", WINDOW, r"over 1 rank\(s\) holds 103 GB .* this machine's memory is 80 GB; what would fit"),
-        (1, "transformer", WINDOW, r"holds 103 GB of weights, .* but the GPU's memory is 80 GB"),
-        (1, "decoder", {"kind": "text"}, r"holds 103 GB"),
-        (1, "transformer", {"kind": "image", "image": {"height": 28, "width": 28}}, r"holds 103 GB"),
+        wide(1, "transformer", WINDOW, r"holds 103 GB of weights, .* but the GPU's memory is 80 GB"),
+        wide(1, "decoder", {"kind": "text"}, r"holds 103 GB"),
+        wide(1, "transformer", {"kind": "image", "image": {"height": 28, "width": 28}}, r"holds 103 GB"),
         (1, "transformer", {}, r"holds 103 GB"),
     ],
 )
@@ -96,7 +97,7 @@ LARGE_IMAGE = {"kind": "image", "image": {"height": 1000, "width": 1200, "channe
         ("gru", WINDOW, {"hidden": 512, "layers": 3}),
         ("lstm", {"kind": "text"}, {"hidden": 512}),
         ("transformer", IMAGE, {"width": 256}),
-        ("decoder", {"kind": "text"}, {"layers": 12}),
+        wide("decoder", {"kind": "text"}, {"layers": 12}),
     ],
 )
 def test_no_net_has_more_weights_than_the_bound_whose_arguments_it_is_read_from(
@@ -143,12 +144,12 @@ def test_the_memory_of_the_largest_gpu_is_asked_of_the_driver(tmp_path: Path, mo
     ("kind", "task", "net", "arguments"),
     [
         ("table", "binary", "mlp", {"numeric_embedding": "periodic"}),
-        ("table", "binary", "transformer", {"layers": 1}),
+        wide("table", "binary", "transformer", {"layers": 1}),
         ("image", "multiclass", "cnn", {"stages": 3}),
-        ("image", "multiclass", "transformer", {}),
+        wide("image", "multiclass", "transformer", {}),
         ("series", "regression", "gru", {}),
-        ("series", "regression", "lstm", {"hidden": 512}),
-        ("series", "regression", "transformer", {"dropout": 0.1}),
+        wide("series", "regression", "lstm", {"hidden": 512}),
+        wide("series", "regression", "transformer", {"dropout": 0.1}),
         ("text", "language", "decoder", {"dropout": 0.1}),
         ("table", "binary", "mlp", {"layers": 0, "numeric_embedding": "periodic"}),
         ("table", "binary", "tabm", {"members": 4}),
