@@ -7,14 +7,13 @@ same transaction, says what was copied: so a second copy of the same rows is kno
 from __future__ import annotations
 
 import contextlib
-import functools
 import hashlib
 import json
 import sqlite3
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from models.errors import StoreError, one_line
 from tasks.host import old_schema, sqlite_files
@@ -143,6 +142,8 @@ def copy_rows(source: Path, target: URL, contents: Contents, seeds: Mapping[str,
     Raises:
         StoreError: The source changed meanwhile, the target has other tables or columns, or other rows.
     """
+    from sqlalchemy.schema import AddConstraint, DropConstraint
+
     with _snapshot(source) as read, writing_to(target) as write:
         write.exec_driver_sql(f"select pg_advisory_xact_lock({_LOCK})")
         write.exec_driver_sql("set local time zone 'UTC'")  # SQLite has no zones: its times are in UTC
@@ -151,12 +152,15 @@ def copy_rows(source: Path, target: URL, contents: Contents, seeds: Mapping[str,
         if is_more(_rows(write), seeds):
             raise StoreError(f"{shown(str(target))}: another process has written rows there: nothing was copied")
         tables = _same_tables(read, write, shown(str(target)))
-        with _foreign_keys_last(write):
-            for table in tables:
-                write.execute(table.delete())
-            for table in tables:
-                with _fitting(f"{source}: table {table.name}"):
-                    _copy_table(read, write, table)
+        keys = [key for table in tables for key in table.foreign_key_constraints]
+        for key in keys:  # tables may refer to each other in a circle
+            write.execute(DropConstraint(key))
+        for table in tables:
+            write.execute(table.delete())
+            with _fitting(f"{source}: table {table.name}"):
+                _copy_table(read, write, table)
+        for key in keys:
+            write.execute(AddConstraint(key))
         if _rows(write) != contents.rows:
             raise StoreError(f"{shown(str(target))}: has other numbers of rows than {source}: nothing was copied")
         _set_sequences(write, tables)
@@ -205,27 +209,32 @@ def _same_tables(read: Connection, write: Connection, where: str) -> list[Table]
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SAWarning)  # of indexes on expressions
         metadata.reflect(write)
-    names, read_from = set(_names(read)), inspect(read)
-    theirs = {name: {column["name"] for column in read_from.get_columns(name)} for name in names}
-    ours = {name: set(table.columns.keys()) for name, table in metadata.tables.items() if name not in _VERSIONS}
+    theirs = {
+        name: {column["name"] for column in columns} for (_, name), columns in inspect(read).get_multi_columns().items()
+    }
+    ours = {name: set(table.columns.keys()) for name, table in metadata.tables.items()}
     if theirs != ours:
         different = sorted(name for name in {*theirs, *ours} if theirs.get(name) != ours.get(name))
         raise StoreError(
             f"{where}: has other tables or columns than the file here ({', '.join(different)}): another version of the "
             "tool made one of them; run a loop here to update the file, or name an empty database. Nothing was copied"
         )
-    return [metadata.tables[name] for name in sorted(ours)]
+    return [table for name, table in metadata.tables.items() if name not in _VERSIONS]
 
 
 def _copy_table(read: Connection, write: Connection, table: Table) -> None:
-    """Copy a table's rows; the target's types, made general, say how SQLite's values are to be read."""
+    """Copy a table's rows; the target's types, made general, say how SQLite's values are to be read.
+
+    JSON stays the text that it is: SQL's NULL and the null of JSON are not the same.
+    """
     from sqlalchemy import JSON, column, select
     from sqlalchemy import table as named
+    from sqlalchemy.types import NULLTYPE
 
     written = [stored for stored in table.columns if stored.computed is None]
     for stored in written:
         if isinstance(stored.type, JSON):
-            stored.type = _plain_text()
+            stored.type = NULLTYPE
     columns = [column(stored.name, stored.type.as_generic(allow_nulltype=True)) for stored in written]
     rows = read.execution_options(yield_per=BATCH).execute(select(*columns).select_from(named(table.name)))
     for batch in rows.mappings().partitions():
@@ -248,49 +257,15 @@ def _fitting(where: str) -> Iterator[None]:
         ) from error
 
 
-@functools.cache
-def _plain_text() -> Any:
-    """Return a type for JSON that stays the text that it is: SQL's NULL and the null of JSON are not the same."""
-    from sqlalchemy.types import UserDefinedType
-
-    class PlainText(UserDefinedType[str]):
-        cache_ok = True
-
-        def as_generic(self, allow_nulltype: bool = False) -> PlainText:
-            del allow_nulltype
-            return self
-
-    return PlainText()
-
-
-@contextlib.contextmanager
-def _foreign_keys_last(connection: Connection) -> Iterator[None]:
-    """Let foreign keys be checked at the end of the block: tables may refer to each other in a circle."""
-    keys = connection.exec_driver_sql(
-        "select conrelid::regclass::text, quote_ident(conname) from pg_constraint "
-        "where contype = 'f' and not condeferrable and connamespace = current_schema()::regnamespace"
-    ).all()
-    for table, key in keys:
-        connection.exec_driver_sql(f"alter table {table} alter constraint {key} deferrable initially deferred")
-    yield
-    connection.exec_driver_sql("set constraints all immediate")
-    for table, key in keys:
-        connection.exec_driver_sql(f"alter table {table} alter constraint {key} not deferrable")
-
-
 def _set_sequences(connection: Connection, tables: list[Table]) -> None:
     """Let the next number of each table come after those that were copied."""
-    from sqlalchemy import Integer, func, select
+    from sqlalchemy import func, select
 
     for table in tables:
-        for column in table.columns:
-            if not isinstance(column.type, Integer):
-                continue
+        if table.autoincrement_column is not None:
             name = connection.dialect.identifier_preparer.format_table(table)
-            sequence = connection.scalar(select(func.pg_get_serial_sequence(name, column.name)))
-            highest = connection.scalar(select(func.max(column)))
-            if sequence and highest:
-                connection.execute(select(func.setval(sequence, highest)))
+            sequence = func.pg_get_serial_sequence(name, table.autoincrement_column.name)
+            connection.execute(select(func.setval(sequence, func.max(table.autoincrement_column))))
 
 
 def _contents(connection: Connection) -> Contents:
