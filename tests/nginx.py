@@ -36,6 +36,15 @@ class Nginx:
         family = [self.process, *self.process.children()]
         return sum(process.memory_info().rss for process in family) / 1e6
 
+    @property
+    def num_clients(self) -> int:
+        """Connections of clients of models that nginx holds; not those that the kernel has yet to end."""
+        port = self.ports["models"]
+        connections = [
+            connection for process in self.process.children() for connection in process.net_connections("tcp")
+        ]
+        return sum(connection.laddr.port == port and connection.raddr != () for connection in connections)
+
 
 @contextlib.contextmanager
 def nginx(folder: Path, servers: Mapping[str, int], changes: Mapping[str, str] | None = None) -> Iterator[Nginx]:

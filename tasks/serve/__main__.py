@@ -30,7 +30,7 @@ from tasks.serve.metric_files import share_between_workers
 
 DRAIN_S = 20
 MOST_CONNECTIONS = 1000
-"""Connections of a worker; while there are more, each request gets 503. nginx opens no more of them."""
+"""Connections of a worker; while there are more, each request gets 503. nginx opens fewer."""
 END_S = 1.0
 FIRST_LOOK_S = 1.0
 

@@ -107,7 +107,8 @@ class _Client(asyncio.Protocol):
         head = got.find(b"\r\n\r\n")
         if head < 0:
             return
-        at = got.find(b"content-length: ")
+        names = got[:head].lower()  # nginx writes them in capitals
+        at = names.find(b"content-length: ")
         size = int(got[at + 16 : got.find(b"\r\n", at)])
         if len(got) < head + 4 + size:
             return
@@ -118,7 +119,7 @@ class _Client(asyncio.Protocol):
         if run.look is not None:
             run.look(got)
         self._got = b""
-        if b"connection: close" not in got[:head]:
+        if b"connection: close" not in names:
             self._send()
 
     def connection_lost(self, exc: Exception | None) -> None:
