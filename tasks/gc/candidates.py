@@ -38,6 +38,10 @@ def _no_rows(_: Connection, __: str, ___: Sequence[GarbageCandidate]) -> None:
     """Change no row: nothing in the state database names this kind."""
 
 
+def _no_objects(_: Snapshot, __: str, ___: Sequence[GarbageCandidate], ____: Callable[[], None]) -> None:
+    """Delete nothing while the project is held: its files are renamed, and no bytes of it lie elsewhere."""
+
+
 def _no_bytes(_: Snapshot, __: Sequence[GarbageCandidate]) -> None:
     """Remove nothing more: the rows, or the files that were set aside, were all."""
 
@@ -51,27 +55,35 @@ class Kind(NamedTuple):
         name: For people.
         candidates: Lists what there is of it.
         withdraw: Removes the rows that name garbage of a project, in the transaction that has checked the project.
+        delete: Deletes bytes that the next loop might use again, while the project is held; it calls the function that
+            raises unless it still is.
         remove: Removes bytes that no row names any more and that lie in no path of their own.
     """
 
     name: str
     candidates: Callable[[Snapshot], Iterable[GarbageCandidate]]
     withdraw: Callable[[Connection, str, Sequence[GarbageCandidate]], None] = _no_rows
+    delete: Callable[[Snapshot, str, Sequence[GarbageCandidate], Callable[[], None]], None] = _no_objects
     remove: Callable[[Snapshot, Sequence[GarbageCandidate]], None] = _no_bytes
 
 
 def of_path(snapshot: Snapshot, project: str, path: Path, days: float, reason: str = "") -> GarbageCandidate:
     """Return a file or folder as a candidate: it stays for a reason, or while a file of it was written recently."""
-    files = [path, *path.rglob("*")] if path.is_dir() else [path]
+    size, used = size_and_use(path)
+    root = snapshot.workspace.root
+    name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
+    return GarbageCandidate(project, name, size, reason or snapshot.young(used, days), path)
+
+
+def size_and_use(path: Path) -> tuple[int, float]:
+    """Return the bytes of a file or folder, and when a file of it was written last; Unix time, seconds."""
     size, used = 0, 0.0
-    for file in files:
+    for file in [path, *path.rglob("*")] if path.is_dir() else [path]:
         with contextlib.suppress(FileNotFoundError):
             status = file.lstat()
             used = max(used, status.st_mtime)
             size += 0 if file.is_dir() else status.st_size
-    root = snapshot.workspace.root
-    name = path.relative_to(root).as_posix() if path.is_relative_to(root) else str(path)
-    return GarbageCandidate(project, name, size, reason or snapshot.young(used, days), path)
+    return size, used
 
 
 def set_aside(path: Path) -> Path:

@@ -13,8 +13,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
-from tasks.gc import datasets, half_written, mlflow_rows, project_files, rows
-from tasks.gc.candidates import GarbageCandidate, Kind, discard, set_aside
+from tasks.gc import datasets, half_written, mlflow_rows, project_files, rows, stored_files
+from tasks.gc.candidates import GarbageCandidate, Kind, discard, set_aside, size_and_use
 from tasks.gc.snapshot import ProjectRows, Snapshot, stamp_of
 from tasks.host import database
 from tasks.host.leases import Lease
@@ -23,23 +23,24 @@ if TYPE_CHECKING:
     from pathlib import Path
 
 OF_LOOPS = (
-    Kind("step folders", project_files.step_folders),
+    *(Kind(kind, project_files.files_of(kind)) for kind in project_files.OF_LOOPS),
     Kind("step records", rows.step_records, rows.withdraw_records),
-    Kind("pages", project_files.pages),
-    Kind("rejected rows", project_files.rejected_rows),
-    Kind("data references", project_files.references),
+    Kind("object store", stored_files.stored_files, delete=stored_files.delete_stored),
     Kind("delivered lines", rows.delivered_lines, rows.withdraw_lines),
     Kind("event history", rows.past_events, rows.withdraw_events),
 )
 """What a loop removes of its own project when it ends."""
 KINDS = (
     *OF_LOOPS,
+    *(Kind(kind, project_files.files_of(kind)) for kind in project_files.OTHERS),
+    Kind("backtests", project_files.backtests, remove=project_files.remove_backtests),
     Kind("cached models", project_files.cached_models, remove=project_files.remove_cached),
-    Kind("versions", mlflow_rows.old_versions, mlflow_rows.withdraw_versions, mlflow_rows.remove_versions),
-    Kind("runs", mlflow_rows.old_runs, mlflow_rows.withdraw_runs, mlflow_rows.remove_runs),
+    Kind("versions", mlflow_rows.old_versions, mlflow_rows.withdraw_versions, remove=mlflow_rows.remove_versions),
+    Kind("runs", mlflow_rows.old_runs, mlflow_rows.withdraw_runs, remove=mlflow_rows.remove_runs),
     Kind("data in DVC's cache", datasets.old_data, remove=datasets.remove_data),
     Kind("studies", datasets.old_studies, remove=datasets.remove_studies),
     Kind("half-written files", half_written.half_written),
+    Kind("Prefect's history", half_written.prefect_history),
 )
 
 
@@ -63,16 +64,17 @@ class Limits:
 
     Args:
         seconds: The time from now on.
-        size: Bytes.
+        size: Bytes. What alone has more goes alone: else it would never go.
     """
 
     def __init__(self, seconds: float = float("inf"), size: float = float("inf")) -> None:
-        self._until, self._size_left = time.monotonic() + seconds, size
+        self._until, self._size, self._size_left = time.monotonic() + seconds, size, size
 
-    def take(self, size: int) -> bool:
+    def take(self, size: float) -> bool:
         """Return whether so many bytes may be removed too."""
+        size = min(size, self._size)
         is_left = size <= self._size_left and time.monotonic() < self._until
-        self._size_left -= size * is_left
+        self._size_left -= size if is_left else 0
         return is_left
 
 
@@ -100,20 +102,17 @@ def remove(
     Raises:
         StoreError: The database cannot be written.
     """
-    chosen = {
-        kind.name: [
-            candidate
-            for candidate in collection.candidates[kind.name]
-            if not candidate.reason and limits.take(candidate.size)
-        ]
-        for kind in kinds
-    }
+    chosen: dict[str, list[GarbageCandidate]] = {kind.name: [] for kind in kinds}
+    garbage = [(name, item) for name in chosen for item in collection.candidates[name] if not item.reason]
+    for name, candidate in sorted(garbage, key=lambda named: -named[1].size):  # the largest first: it may need a day
+        if limits.take(candidate.size):
+            chosen[name].append(candidate)
     aside: list[Path] = []
     gone = {
         name: [candidate for candidate in candidates if not candidate.project] for name, candidates in chosen.items()
     }
     try:
-        _set_aside(gone, aside)
+        _set_aside(snapshot, gone, aside)
         for project in snapshot.projects.values():
             with alone(project) as lease:
                 skipped = _withdrawn(snapshot, project, chosen, lease, kinds, aside, gone)
@@ -154,12 +153,15 @@ def _withdrawn(
                 kind.withdraw(connection, project.name, mine[kind.name])
     for name, candidates in mine.items():
         gone[name] += candidates
-    _set_aside(mine, aside)
+    _set_aside(snapshot, mine, aside)
+    for kind in kinds:
+        kind.delete(snapshot, project.name, mine[kind.name], lease.confirm)
     return ""
 
 
-def _set_aside(chosen: Mapping[str, Sequence[GarbageCandidate]], aside: list[Path]) -> None:
+def _set_aside(snapshot: Snapshot, chosen: Mapping[str, Sequence[GarbageCandidate]], aside: list[Path]) -> None:
+    """Rename files that nobody has written since they were listed."""
     for candidate in itertools.chain(*chosen.values()):
-        if candidate.path is not None:
+        if candidate.path is not None and size_and_use(candidate.path)[1] <= snapshot.now:
             with contextlib.suppress(FileNotFoundError):
                 aside.append(set_aside(candidate.path))

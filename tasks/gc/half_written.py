@@ -53,6 +53,13 @@ def half_written(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
         yield of_path(snapshot, "", path, 0.0)
 
 
+def prefect_history(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
+    """Yield the database of the workspace's own Prefect server, which forgets by itself."""
+    path = snapshot.workspace.state / "prefect" / "prefect.db"
+    if path.exists():
+        yield of_path(snapshot, "", path, 0.0, "Prefect forgets runs, artifacts and events after 30 days")
+
+
 def _is_left(path: Path, by_pid: bool) -> bool:
     """Return whether the writer is gone: by the pid in the name, or because the file is older than `STALE_S`."""
     import psutil

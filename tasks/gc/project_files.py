@@ -1,47 +1,105 @@
-"""Files of a project that loops leave: step folders, pages, rejected rows, references of versions, cached models."""
+"""Files of a project: where each kind lies, how long it stays after its last use, and what needs it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import NamedTuple
 
 from models.files import read_json
 from tasks.gc.candidates import GarbageCandidate, children, discard, of_path, set_aside
 from tasks.gc.retention import history_days, keep_days
 from tasks.gc.snapshot import Snapshot
-from tasks.host.locks import FOREVER_S, held
+from tasks.host.locks import FOREVER_S, held, tried
+
+CACHE_DAYS = 30.0
+"""How long the entries of backtests and unfinished batch predictions stay that nobody used."""
 
 
-def step_folders(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
-    """Yield the folders `work/STEP/KEY`, checkpoints included: only their age counts, a loop makes them again."""
+class Place(NamedTuple):
+    """Where files of one kind lie.
+
+    Args:
+        kind: For people.
+        pattern: Below the project's state folder.
+        days: How long they stay after their last use.
+        reason: Why a path stays whatever its age, from the snapshot, the project's name and the path; empty: it may go.
+    """
+
+    kind: str
+    pattern: str
+    days: Callable[[], float]
+    reason: Callable[[Snapshot, str, Path], str]
+
+
+def _nothing(_: Snapshot, __: str, ___: Path) -> str:
+    """Return that nothing needs it: a loop makes it again."""
+    return ""
+
+
+def _loop(snapshot: Snapshot, _: str, path: Path) -> str:
+    return snapshot.why(f"loop:{path.name}")
+
+
+def _shown_loop(snapshot: Snapshot, _: str, path: Path) -> str:
+    """Return the root that needs the loop or its records: pages of others are in MLflow too."""
+    return snapshot.root_of(f"loop:{path.name}", f"pages:{path.name}")
+
+
+def _version(snapshot: Snapshot, project: str, path: Path) -> str:
+    return snapshot.why(f"{project}/version:{path.stem}")
+
+
+def _finished(_: Snapshot, __: str, path: Path) -> str:
+    return "the ids of its rows are in the prediction log" if (path / "done.json").exists() else ""
+
+
+def _logged(_: Snapshot, __: str, ___: Path) -> str:
+    return "its rows stay for ever, or for the days that monitor.keep_days says"
+
+
+PLACES = (
+    Place("step folders", "work/*/*", keep_days, _nothing),
+    Place("pages", "pages/*", keep_days, _shown_loop),
+    Place("rejected rows", "quarantine/*", history_days, _loop),
+    Place("data references", "references/*.json", history_days, _version),
+    Place("shadow logs", "shadows/*", history_days, _version),
+    Place("batch predictions", "batch/????????????????", lambda: CACHE_DAYS, _finished),
+    Place("predictions and labels", "predictions", history_days, _logged),
+    Place("predictions and labels", "labels", history_days, _logged),
+)
+OF_LOOPS = ("step folders", "pages", "rejected rows", "data references", "batch predictions")
+OTHERS = ("shadow logs", "predictions and labels")
+
+
+def files_of(kind: str) -> Callable[[Snapshot], Iterator[GarbageCandidate]]:
+    """Return the function that lists the files of a kind."""
+
+    def listed(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
+        for project in snapshot.projects.values():
+            for place in (place for place in PLACES if place.kind == kind):
+                for path in children(project.state, place.pattern):
+                    reason = place.reason(snapshot, project.name, path)
+                    yield of_path(snapshot, project.name, path, place.days(), reason)
+
+    return listed
+
+
+def backtests(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
+    """Yield the cached trainings and predictions of backtests, which a backtest makes again; its page stays."""
     for project in snapshot.projects.values():
-        for folder in children(project.state / "work", "*/*"):
-            if folder.is_dir():
-                yield of_path(snapshot, project.name, folder, keep_days())
+        for path in children(project.state, "backtest/*/*"):
+            yield of_path(snapshot, project.name, path, CACHE_DAYS)._replace(path=None)
 
 
-def pages(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
-    """Yield the pages of loops; those of loops that a root needs stay, and of loops whose records it needs."""
-    for project in snapshot.projects.values():
-        for folder in children(project.state / "pages", "*"):
-            reason = snapshot.root_of(f"loop:{folder.name}", f"pages:{folder.name}")
-            yield of_path(snapshot, project.name, folder, keep_days(), reason)
-
-
-def rejected_rows(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
-    """Yield the rows that expectations rejected, by loop."""
-    for project in snapshot.projects.values():
-        for folder in children(project.state / "quarantine", "*"):
-            reason = snapshot.why(f"loop:{folder.name}")
-            yield of_path(snapshot, project.name, folder, history_days(), reason)
-
-
-def references(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
-    """Yield the data references by which later data is compared with a version's."""
-    for project in snapshot.projects.values():
-        for path in children(project.state / "references", "*.json"):
-            reason = snapshot.why(f"{project.name}/version:{path.stem}")
-            yield of_path(snapshot, project.name, path, history_days(), reason)
+def remove_backtests(snapshot: Snapshot, chosen: Sequence[GarbageCandidate]) -> None:
+    """Remove what no backtest has used since it was listed; a project whose backtest runs waits for the next time."""
+    for candidate in chosen:
+        state = snapshot.projects[candidate.project].state
+        path = snapshot.workspace.root / candidate.name
+        with tried(state / "backtest" / "backtest.lock") as is_free:
+            if is_free and path.exists() and not of_path(snapshot, candidate.project, path, CACHE_DAYS).reason:
+                discard(set_aside(path))
 
 
 def cached_models(snapshot: Snapshot) -> Iterator[GarbageCandidate]:

@@ -126,11 +126,11 @@ def _forget(loop: Loop, days: float) -> None:
     with contextlib.suppress(StoreError):  # the next loop tries again
         loop.confirm()
         loop_end.mark_used(map(loop.place, loop.done.values()))
+        if loop.step_cache.store:
+            loop.step_cache.store.renew(loop.done.values())
         if loop.lease:
             used = {loop.id, *(record.loop_id for record in loop.done.values())}
             freed += loop_end.collect(loop.workspace, loop.state, used, loop.lease)
-        if loop.step_cache.store:
-            freed += loop.step_cache.store.sweep(loop.done.values(), loop.confirm)
     if freed:
         loop.report.note(f"work that no loop used for {days:g} days is gone: {freed / 1e6:,.1f} MB")
 

@@ -7,7 +7,6 @@ content and the version: the same file predicted again, alone or in a folder, ha
 
 from __future__ import annotations
 
-import shutil
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -35,7 +34,6 @@ if TYPE_CHECKING:
     from models.inference.predict import Feed
 
 MADE_BY = b"loopline.work"
-KEEP_DAYS = 30.0
 _FORMAT = 1
 _SUMMARY_KEYS = ("rows", "version", "work")
 
@@ -129,7 +127,6 @@ def predict(
     _check_out(out, source)
     files = data_files(source, is_text=spec.data.kind == "text")
     cached = cached_version(project.workspace, spec.name, version)
-    forget_old(project.state(spec.name))
     work = _work(project, spec, cached, files, id_column, source if source.is_dir() else None)
     busy = f"{source}: another process predicts it at this moment: wait for it, or end it"
     with storing(work.folder), held(work.folder / ".lock", lambda: busy):
@@ -141,13 +138,6 @@ def predict(
         report.step("predict", "ok", f"{summary['rows']:,} rows in {seconds:.1f} s")
     notes = [*([cached.note] if cached.note else []), *work.notes]
     return {**summary, "out": str(out), "seconds": seconds, "notes": notes}
-
-
-def forget_old(state: Path) -> None:
-    """Remove the parts of jobs that nobody continued for `KEEP_DAYS`."""
-    for folder in (state / "batch").glob("*/"):
-        if not (folder / "done.json").exists() and time.time() - folder.stat().st_mtime > KEEP_DAYS * 86400:
-            shutil.rmtree(folder, ignore_errors=True)
 
 
 def _work(

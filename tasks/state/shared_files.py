@@ -15,6 +15,9 @@ from models.errors import StoreError
 from models.files import write_bytes
 from tasks.host.object_store import ObjectStore, object_store
 
+PUBLISHED = "published"
+"""The folder of a project at the object store."""
+
 
 def publish(state: Path, epoch: int, *paths: Path) -> None:
     """Upload files of the state folder; each replaces those of its name that an earlier epoch published.
@@ -64,4 +67,4 @@ def _newest(store: ObjectStore, state: Path, path: Path) -> bytes | None:
 
 
 def _published(state: Path, path: Path) -> str:
-    return f"projects/{state.name}/published/{path.relative_to(state).as_posix()}"
+    return f"projects/{state.name}/{PUBLISHED}/{path.relative_to(state).as_posix()}"

@@ -102,6 +102,25 @@ class Snapshots:
         """Return when each snapshot was saved or renewed last, by its name, sorted; Unix time, seconds."""
         return {_name(path): info.modified for path, info in self.store.listed(self._manifests).items()}
 
+    def renew(self, used: Collection[str]) -> None:
+        """Let snapshots count as used now; each is written anew at most once a day."""
+        stale = time.time() - min(self._keep_s / 2, DAY_S)
+        for path, info in self.store.listed(self._manifests).items():
+            if _name(path) in used and info.modified < stale and (content := self.store.get(path)):
+                self.store.put(path, content)
+
+    def unused(self, used: Collection[str] = ()) -> dict[str, StoredObject]:
+        """Return the manifests that nobody used for `keep_s`, and then the files that no other manifest names."""
+        manifests, age = self.store.listed(self._manifests), time.time() - self._keep_s
+        old = {path: info for path, info in manifests.items() if _name(path) not in used and info.modified < age}
+        if not old:
+            return {}
+        named = self._named_by([_name(path) for path in manifests if path not in old])
+        blobs = self.store.listed(self._blobs)
+        return old | {
+            path: info for path, info in blobs.items() if Path(path).name not in named and info.modified < age
+        }
+
     def sweep(self, used: Collection[str], confirm: Callable[[], None]) -> int:
         """Delete snapshots that nobody used for `keep_s`, and their files; return the freed bytes.
 
@@ -109,22 +128,14 @@ class Snapshots:
             used: The names of snapshots that are in use; they count as used now.
             confirm: Raises unless this process may delete; called between each look and what it deletes.
         """
-        manifests = self.store.listed(self._manifests)
-        age, stale = time.time() - self._keep_s, time.time() - min(self._keep_s / 2, DAY_S)
-        for path, info in manifests.items():
-            if _name(path) in used and info.modified < stale and (content := self.store.get(path)):
-                self.store.put(path, content)
-        old = [path for path, info in manifests.items() if _name(path) not in used and info.modified < age]
-        if not old:
-            return 0
-        confirm()
-        self.store.delete(old)
-        named = self._named_by([_name(path) for path in manifests if path not in old])
-        blobs = self.store.listed(self._blobs)
-        doomed = {path: info for path, info in blobs.items() if Path(path).name not in named and info.modified < age}
-        confirm()
-        self.store.delete(list(doomed))
-        return sum(info.size for info in doomed.values())
+        self.renew(used)
+        old = self.unused(used)
+        blobs = {path: info for path, info in old.items() if path.startswith(f"{self._blobs}/")}
+        for paths in ([path for path in old if path not in blobs], [*blobs]):  # a manifest goes before its files
+            if paths:
+                confirm()
+                self.store.delete(paths)
+        return sum(info.size for info in blobs.values())
 
     def keep_newest(self, count: int) -> None:
         """Delete all but the last snapshots by name, and the files that they alone name.

@@ -12,7 +12,7 @@ from pathlib import Path, PurePosixPath
 
 from models.files import Hashes
 from models.pipeline.records import StepRecord
-from tasks.host.object_store import DamagedError, ObjectStore, object_store
+from tasks.host.object_store import DamagedError, ObjectStore, StoredObject, object_store
 from tasks.state.snapshots import DAY_S, LocalFile, Snapshots
 from tasks.state.step_records import StepRecords
 
@@ -204,6 +204,22 @@ class StepStore:
         """Return the snapshots of a training job, or of all jobs in a folder, below the project's work folders."""
         return Checkpoints(self._store, f"{self._place}/checkpoints/{folder.relative_to(self._work).as_posix()}")
 
+    def renew(self, used: Iterable[StepRecord]) -> None:
+        """Let the files of steps count as used now.
+
+        Raises:
+            StoreError: The store cannot be used.
+        """
+        self._steps.renew({record.snapshot for record in used if record.snapshot})
+
+    def unused(self) -> dict[str, StoredObject]:
+        """Return the objects that no loop used for as long as local work folders stay.
+
+        Raises:
+            StoreError: The store cannot be used.
+        """
+        return {**self._steps.unused(), **self._old_checkpoints()}
+
     def sweep(self, used: Iterable[StepRecord], confirm: Callable[[], None]) -> int:
         """Delete what no loop used for as long as local work folders stay; return the freed bytes.
 
@@ -215,6 +231,13 @@ class StepStore:
             StoreError: The store cannot be used, or another process runs the loop.
         """
         freed = self._steps.sweep({record.snapshot for record in used if record.snapshot}, confirm)
+        old = self._old_checkpoints()
+        confirm()
+        self._store.delete(list(old))
+        return freed + sum(info.size for info in old.values())
+
+    def _old_checkpoints(self) -> dict[str, StoredObject]:
+        """Return the checkpoints of jobs of which none was saved for so long."""
         checkpoints = self._store.listed(f"{self._place}/checkpoints")
         depth = len(PurePosixPath(self._place).parts) + 3  # .../checkpoints/STEP/KEY
         young = {
@@ -222,10 +245,7 @@ class StepStore:
             for name, info in checkpoints.items()
             if info.modified > time.time() - self._keep_s
         }
-        old = {name: info for name, info in checkpoints.items() if PurePosixPath(name).parts[:depth] not in young}
-        confirm()
-        self._store.delete(list(old))
-        return freed + sum(info.size for info in old.values())
+        return {name: info for name, info in checkpoints.items() if PurePosixPath(name).parts[:depth] not in young}
 
 
 def fetch_file(state: Path, workspace: Path, path: Path) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -102,10 +103,27 @@ def test_what_came_after_the_look_keeps_everything(workspace: Workspace, past: P
 
 def test_limits_leave_the_rest_for_the_next_time(workspace: Workspace, past: Path) -> None:
     snapshot, collection = listed(workspace)
-    remove(snapshot, collection, alone, Limits(size=12), LOCAL)
+    folders = [kind for kind in LOCAL if kind.name == "step folders"]
+    remove(snapshot, collection, alone, Limits(size=12), folders)
     assert sum(collection.removed.values()) == 10
     remove(snapshot, collection, alone, Limits(seconds=0), LOCAL)
     assert sum(collection.removed.values()) == 0
+
+
+def test_what_is_larger_than_a_days_limit_goes_alone(workspace: Workspace, past: Path) -> None:
+    large = aged(past / "work" / "train" / "large" / "weights", 30, "x" * 10_000)
+    snapshot, collection = listed(workspace)
+    remove(snapshot, collection, alone, Limits(size=5_000), LOCAL)
+    assert sum(collection.removed.values()) == 10_000
+    assert not large.exists()
+
+
+def test_what_was_used_since_the_look_stays(workspace: Workspace, past: Path) -> None:
+    snapshot, collection = listed(workspace)
+    used = past / "work" / "train" / f"{1:016d}" / "output.bin"
+    os.utime(used, (time.time() + 60,) * 2)
+    remove(snapshot, collection, alone, Limits(), LOCAL)
+    assert used.exists()
 
 
 def test_a_cached_model_goes_unless_it_is_in_use(workspace: Workspace, past: Path) -> None:

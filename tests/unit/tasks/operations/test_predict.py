@@ -12,8 +12,10 @@ from models.errors import DataError, StoreError, UsageError
 from models.inference import batch
 from models.project_spec.reader import read_spec
 from models.sources.row_batches import concatenated
+from tasks.gc.project_files import files_of
+from tasks.gc.snapshot import take
 from tasks.operations import predict as predicting
-from tasks.operations.predict import forget_old, predict
+from tasks.operations.predict import predict
 from tasks.state.predictions import prediction_log
 from tests.conftest import ROWS
 from tests.served_models import put_in_cache
@@ -230,16 +232,16 @@ def test_scores_are_logged_by_task(project, tmp_path, task):
         ]
 
 
-def test_work_that_nobody_goes_on_with_is_forgotten(project, tmp_path):
+def test_what_is_done_is_no_garbage_and_logs_nothing_again(project, tmp_path):
     state = project.state("tiny")
     run(project, given(tmp_path))
-    (state / "batch" / "left").mkdir()
-    forget_old(state)
-    assert (state / "batch" / "left").exists()
+    left = state / "batch" / "0123456789abcdef"
+    left.mkdir()
     for folder in (state / "batch").iterdir():
-        os.utime(folder, (0, 0))
-    forget_old(state)
-    assert not (state / "batch" / "left").exists()
+        for path in (*folder.iterdir(), folder):
+            os.utime(path, (0, 0))
+    batches = files_of("batch predictions")(take(project.workspace, ["tiny"], {}, {}))
+    assert [batch.path for batch in batches if not batch.reason] == [left]
     assert run(project, tmp_path / "new.csv")["logged"] == 0
 
 
