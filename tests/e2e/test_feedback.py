@@ -207,6 +207,7 @@ def test_the_compactor_killed_at_any_moment_loses_no_row(home: Loopline, predict
     assert len(prediction_log(state).parts()) <= len(before) + 1
 
 
+@pytest.mark.wide
 def test_served_answers_and_their_labels_show_up_in_what_monitoring_reads(home: Loopline, penguins):
     """Nobody moves them but monitoring: the server has just begun, and is killed."""
     before = home("monitor", "penguins", "--json").ok().json

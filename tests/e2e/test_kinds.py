@@ -53,6 +53,7 @@ def home(make_home) -> Loopline:
     return made
 
 
+@pytest.mark.wide
 def test_own_net_features_and_metric_and_trees_at_once_from_a_fresh_workspace(home: Loopline):
     """Two projects whose first loops begin at the same time."""
     spec = (
@@ -161,6 +162,7 @@ def test_a_champion_of_texts_predicts_and_is_read_by_its_own_alphabet_again(home
     assert judged["champion_value"] == pytest.approx(told["value"])
 
 
+@pytest.mark.wide
 def test_regression_in_a_project_outside_the_workspace(home: Loopline, tmp_path_factory: pytest.TempPathFactory):
     away = Loopline(tmp_path_factory.mktemp("away"))
     spec = SPEC.replace("target: species", "target: body_mass_g").replace("by: stratified", "by: random")

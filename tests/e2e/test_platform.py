@@ -226,6 +226,7 @@ def test_what_a_person_switched_off_stays_off_and_a_removed_project_goes(home: P
     ask(home.api, f"deployments/{found['id']}", {"paused": False}, "PATCH")
 
 
+@pytest.mark.wide
 def test_new_data_begins_a_loop_that_outlives_kills_of_worker_server_and_store(home: Platform):
     """Monitoring sees it, its event begins a run through Prefect's automation, the policy decides, the loop runs."""
     first = home.book("tiny")["loop_id"]

@@ -44,6 +44,7 @@ def told(ended: Ended) -> str:
     return ended.err[ended.err.rindex("loopline: ") :]
 
 
+@pytest.mark.wide
 def test_mlflow_away_loses_nothing(make_home):
     """Training is done and kept; with the store back the next run registers without training, and the log is there.
 
@@ -130,6 +131,12 @@ def test_a_workspace_that_cannot_be_written(make_home):
         assert "LOOPLINE_HOME" in said
         assert home("plan", "fixed").code == 0
     assert sorted(home.home.rglob("*")) == before
+
+
+@pytest.mark.wide
+def test_what_was_made_is_read_in_a_workspace_that_cannot_be_written_any_more(make_home):
+    home = make_home("fixed")
+    home.project("fixed", SPEC)
     home("run", "fixed", *QUICK).ok()
     with mounted(home.home, "--bind", str(home.home)):
         subprocess.run(["mount", "-o", "remount,bind,ro", str(home.home)], check=True)

@@ -60,7 +60,7 @@ def status(folder: Path) -> dict[str, object]:
     return found
 
 
-@pytest.fixture(params=["git", "no git", wide("copied clone")])
+@pytest.fixture(params=["git", wide("no git"), wide("copied clone")])
 def place(request: pytest.FixtureRequest, workspace: Workspace) -> Workspace:
     """A workspace in a git clone, in a plain folder, and in a clone that lost its .git."""
     if request.param == "git":

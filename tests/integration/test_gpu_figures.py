@@ -32,6 +32,7 @@ def test_the_tables_are_made_without_a_gpu_too(tmp_path: Path, part: str) -> Non
     assert {len(row) for row in table} == {len(heads)}
 
 
+@pytest.mark.wide
 def test_a_plan_is_checked_by_what_a_training_reports(tmp_path: Path) -> None:
     check = plan_check(tmp_path / "toy", TOY, "fp32")
     assert 0 < check.foretold_bytes < check.held_bytes, "on a CPU all of the process is held"

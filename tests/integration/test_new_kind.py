@@ -2,12 +2,15 @@
 
 from pathlib import Path
 
+import pytest
+
 from tests.recipes import ROOT, check_form, checked_types, copied, follow, run_tests
 
 FOLDERS = ("models", "tasks")
 ROW = "models/inputs/records.py"
 
 
+@pytest.mark.wide
 def test_tags_in_one_text_are_guessed_trained_exported_served_monitored_and_on_the_card(tmp_path: Path) -> None:
     helpers = [path.relative_to(ROOT).as_posix() for path in (ROOT / "tests").glob("*.py")]
     (tmp_path / "tests").mkdir()

@@ -29,6 +29,7 @@ pytestmark = pytest.mark.integration
 
 PATIENCE_S = 30  # of whoever waits for the kernel to end processes, on a busy machine too
 
+LATER = {"mlp": pytest.mark.wide, "cnn": pytest.mark.soak, "gru": pytest.mark.soak}
 REGIMES = {
     "mlp": ("table", "binary", {"hidden": 32, "dropout": 0.2, "norm": "batch"}, {}),
     "cnn": (
@@ -117,7 +118,7 @@ def test_two_ranks_follow_one_rank(pool, make_job):
         # The bits of every net after a kill are seen in the unit tests of the loop: here, of one with random pictures.
         *(pytest.param(name, 1, marks=pytest.mark.soak if name != "cnn" else ()) for name in ("mlp", "cnn", "gru")),
         # Two ranks go on as one each: the net makes no difference that one rank and mlp, fsdp do not show.
-        *(pytest.param(name, 2, marks=pytest.mark.soak if name in ("cnn", "gru") else ()) for name in REGIMES),
+        *(pytest.param(name, 2, marks=LATER.get(name, ())) for name in REGIMES),
     ],
 )
 def test_killed_ranks_start_again_and_end_with_the_same_bits(pool, make_job, regime, ranks):

@@ -205,7 +205,6 @@ def test_nothing_registered_is_no_champion_and_no_journal(place: Workspace, mode
         made.tags("1")
 
 
-@each_registry
 def test_promotions_and_rollbacks_in_a_row(both: Workspace, model: str) -> None:
     made = register(both, model, 3)
     for version, expected in (("1", None), ("2", "1"), ("3", "2")):

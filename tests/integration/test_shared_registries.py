@@ -23,6 +23,7 @@ from tasks.state.registered_models import foreign_owner, projection_of
 from tasks.state.workspace_id import workspace_id
 from tests.conftest import MakeProject
 from tests.registered import register_served
+from tests.wide import wide
 
 
 @pytest.fixture
@@ -73,7 +74,7 @@ def test_the_owner_hears_a_move_that_another_workspace_makes_by_hand(owner: Regi
     assert registered("tiny").tags[OWNER] == workspace_id(owner.carrier.workspace.state)
 
 
-@pytest.mark.parametrize("follows", [False, True])
+@pytest.mark.parametrize("follows", [wide(False), True])
 def test_a_model_that_is_adopted_keeps_its_champion_and_its_moves(
     owner: Registry, elsewhere: Workspace, follows: bool
 ) -> None:

@@ -40,6 +40,7 @@ def test_six_processes_at_once_make_one_store(tmp_path: Path, workspace: Workspa
         assert connection.execute("select count(*) from experiments where name = 'tiny'").fetchone() == (1,)
 
 
+@pytest.mark.wide
 def test_a_store_that_was_deleted_is_made_again(workspace: Workspace) -> None:
     embedded_store.initialise(workspace)
     database = stores.database_file(stores.environment(workspace)["MLFLOW_TRACKING_URI"])

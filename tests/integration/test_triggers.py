@@ -207,6 +207,7 @@ def test_a_scheduled_monitoring_run_without_news_ends_before_it_starts_and_one_t
     assert set(states.values()) == {"Skipped", "Scheduled"}, "those of later minutes wait for their turn"
 
 
+@pytest.mark.wide
 def test_a_project_of_another_name_leaves_no_deployment_behind(
     client: SyncPrefectClient, project: Project, make_project: MakeProject
 ) -> None:
@@ -225,6 +226,7 @@ def test_a_project_of_another_name_leaves_no_deployment_behind(
     assert not automations(client, project)
 
 
+@pytest.mark.wide
 def test_a_python_below_a_folder_with_a_space_runs_flows(
     client: SyncPrefectClient, undeployed: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -320,6 +322,7 @@ def test_a_pool_whose_workers_are_online_keeps_its_type(
     redeploy(project)
 
 
+@pytest.mark.wide
 def test_what_a_person_switched_off_stays_off_and_what_is_gone_goes(
     client: SyncPrefectClient, project: Project
 ) -> None:

@@ -17,6 +17,7 @@ from models.export.trained import num_validation_examples, validation_outputs
 from models.training.job import TrainingJob
 from tests.finished_jobs import LEVELS, run_stretch
 from tests.goal_jobs import answers, fitted, prepared_table, true_values
+from tests.wide import wide
 
 TREES = {"rounds": 150, "learning_rate": 0.1}
 MEMBERS = [
@@ -76,7 +77,7 @@ def prepared(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     return {kind: prepared_of(place / kind, kind) for kind in ("table", "series")}
 
 
-@pytest.mark.parametrize("kind", ["table", "series"])
+@pytest.mark.parametrize("kind", ["table", wide("series")])
 def test_the_served_graph_of_trees_covers_what_it_states(prepared: dict[str, Any], tmp_path: Path, kind: str):
     job = fitted(tmp_path / "job", prepared[kind], "trees", TREES)
     (tmp_path / "out").mkdir()

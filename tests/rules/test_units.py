@@ -23,6 +23,7 @@ from models.project_spec.reserved_columns import FITTED_PREFIX, ROW_COLUMN, SPLI
 from models.training.batches.examples import open_examples
 from models.training.job import TrainingJob
 from tasks.loop.jobs import FOLD_BY
+from tests.wide import wide_but
 
 SPLITS: dict[str, dict[str, Any]] = {
     "group": {"by": "group", "column": "unit"},
@@ -68,7 +69,7 @@ def prepared(place: Path, rows: pd.DataFrame, split: str) -> Prepared:
     return Prepared(place, made, made.column(ROW_COLUMN).to_numpy() // ROWS_A_UNIT, spec, preparation)
 
 
-@pytest.fixture(scope="module", params=SPLITS)
+@pytest.fixture(scope="module", params=wide_but(SPLITS, {"group", "time", "hash"}))
 def split(request: pytest.FixtureRequest) -> str:
     name: str = request.param
     return name

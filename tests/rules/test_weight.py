@@ -189,6 +189,7 @@ def test_every_estimator(both: Both, net: str, class_weights: str, tmp_path: Pat
         assert one == pytest.approx(other, rel=0.02 if "Regressor" in net else 0.01)
 
 
+@pytest.mark.wide
 def test_estimators_that_draw_rows_in_the_mean_of_their_seeds(both: Both, tmp_path: Path) -> None:
     """The mean losses of small forests of twenty seeds."""
     net, arguments = "sklearn.ensemble:RandomForestRegressor", {"n_estimators": 3, "max_depth": 4}

@@ -36,7 +36,7 @@ READY: list[Any] = [
     wide(("linear", "series", "quantile", {})),
     wide(("gru", "series", "quantile", {"hidden": 8})),
     wide(("trees", "series", "quantile", {})),
-    wide(("lstm", "series", "regression", {"hidden": 8})),
+    ("lstm", "series", "regression", {"hidden": 8}),
     wide(("decoder", "text", "language", {"width": 16, "layers": 2, "heads": 2})),
     ("lstm", "text", "language", {"hidden": 8}),
 ]

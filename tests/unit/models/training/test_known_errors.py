@@ -48,6 +48,7 @@ def test_what_a_lost_peer_causes_stays_as_it_is_for_the_agents() -> None:
         raise UsageError("invalid device ordinal")
 
 
+@pytest.mark.wide
 def test_a_processor_without_bf16_lstm_is_named() -> None:
     """oneDNN is told to use no more than AVX2; it reads that once, so in a process of its own."""
     code = (

@@ -277,6 +277,7 @@ def test_the_registry_is_only_read(workspace: Workspace, project: Project, empty
     assert path.read_bytes() == before
 
 
+@pytest.mark.wide
 def test_twenty_projects_take_no_more_queries_than_one(make_project: MakeProject) -> None:
     names = [f"p{number}" for number in range(20)]
     projects = {name: make_project(name) for name in names}
