@@ -20,7 +20,7 @@ NAMES = [step.name for step in STEPS]
 
 
 KILLED = {"train": pytest.mark.wide, "promote": ()}
-ENDED = {"judge": ()}
+ENDED = {"judge": pytest.mark.wide}
 
 
 def each(daily: dict[str, Any]) -> list[Any]:
@@ -102,6 +102,7 @@ def test_sigterm_where_a_step_ends_closes_the_loop_at_once(ended: Loopline, step
     assert ended.book("ended")["state"] == "failed"
 
 
+@pytest.mark.wide
 def test_ended_everywhere_it_ends_as_if_never_ended(ended: Loopline, whole_on_two_ranks: Loopline, api: str):
     before = ended.records("ended")
     ended("run", "ended").ok()

@@ -69,8 +69,8 @@ def test_a_kill_in_the_middle_of_trials_and_of_epochs(make_home, whole: Loopline
 def test_a_kill_in_the_middle_of_epochs_on_two_ranks_and_of_ranks(make_home, whole_on_two_ranks: Loopline, api: str):
     """The loop is killed, then ended, by signals; in its last run, ranks are killed, and start again within it.
 
-    Each alone is tried with every change: a kill on two ranks in `test_no_shared_disk.py`, the end by a signal in
-    `test_boundaries.py`, a killed rank in `tests/launcher_contract.py`.
+    Each alone is tried with every change: a kill on two ranks in `test_no_shared_disk.py`, a killed rank in
+    `tests/launcher_contract.py`, the end by a signal in `tests/rules/test_pages_agree.py`.
     """
     home = make_home("ranks", TWO_RANKS)
     draw = random.Random(SEED)

@@ -29,7 +29,7 @@ pytestmark = pytest.mark.integration
 
 PATIENCE_S = 30  # of whoever waits for the kernel to end processes, on a busy machine too
 
-LATER = {"mlp": pytest.mark.wide, "cnn": pytest.mark.soak, "gru": pytest.mark.soak}
+LATER = {"fsdp": pytest.mark.wide, "cnn": pytest.mark.soak, "gru": pytest.mark.soak}
 REGIMES = {
     "mlp": ("table", "binary", {"hidden": 32, "dropout": 0.2, "norm": "batch"}, {}),
     "cnn": (

@@ -38,6 +38,7 @@ TAKEN_OVER_AT = {TRIAL: "search", REGISTER: "register", PROMOTE: "promote"}
 """Where a machine is paused, and the step up to which the other one goes on."""
 
 
+@pytest.mark.wide
 def test_a_loop_that_changes_machines_at_each_act_is_one_loop(
     tracked: Workspace, bytes_and_studies: None, elsewhere: Elsewhere, make_project: MakeProject
 ) -> None:

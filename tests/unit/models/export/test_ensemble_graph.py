@@ -25,7 +25,7 @@ from tests.wide import wide
 
 CASES = [
     ("table", "binary", ("trees", "linear", "mlp")),
-    ("table", "multiclass", ("linear", "trees")),
+    wide("table", "multiclass", ("linear", "trees")),
     wide("series", "horizons", ("gru", "mlp")),
 ]
 

@@ -8,6 +8,7 @@ from models.metrics.bootstrap import time_blocks
 from models.metrics.metrics import METRICS
 from models.monitoring.performance import HORIZON_TESTS, POOLED, of_dependent, pooled, realised
 from models.project_spec.monitor_and_retrain import Monitor
+from tests.wide import wide
 
 AUC, MAE = METRICS["roc_auc"], METRICS["mae"]
 
@@ -201,7 +202,7 @@ def _days(random: np.random.Generator, num: int) -> np.ndarray:
 
 
 @pytest.mark.parametrize("repeats", [60, pytest.param(600, marks=pytest.mark.soak)])
-@pytest.mark.parametrize("errors", [_steps, _days])
+@pytest.mark.parametrize("errors", [_steps, wide(_days)])
 def test_the_interval_of_dependent_rows_covers_the_true_metric(errors, repeats) -> None:
     """Of 95 % intervals 94 % do, up to three standard errors of the simulation; of those of independent rows half."""
     random, monitor, true = np.random.default_rng(3), Monitor(), np.sqrt(2 / np.pi)
