@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 from models.errors import StoreError
 from models.serving.registry import UNRECORDED
+from tasks.mlflow import artifact_files
 from tasks.mlflow.client import client, matches, reaching_store
 
 if TYPE_CHECKING:
@@ -89,7 +90,7 @@ def drop_version(model: str, number: str) -> str:
         model_id = logged_model_of(version) or ""
         try:
             if model_id:
-                _remove_files(store.get_logged_model(model_id).artifact_location)
+                artifact_files.remove(store.get_logged_model(model_id).artifact_location)
                 store.delete_logged_model(model_id)
         except MlflowException as error:
             if error.error_code != "RESOURCE_DOES_NOT_EXIST":
@@ -113,7 +114,7 @@ def drop_runs(run_ids: Iterable[str]) -> None:
     with reaching_store():
         store = client()
         for run in _existing(store, run_ids):
-            _remove_files(run.info.artifact_uri)
+            artifact_files.remove(run.info.artifact_uri)
             if run.info.lifecycle_stage != "deleted":
                 store.delete_run(run.info.run_id)
 
@@ -161,14 +162,3 @@ def _deleted_experiments() -> bool:
 
     with reaching_store():
         return bool(client().search_experiments(view_type=ViewType.DELETED_ONLY, max_results=1))
-
-
-def _remove_files(address: str) -> None:
-    from mlflow.store.artifact.artifact_repository_registry import get_artifact_repository
-
-    try:
-        get_artifact_repository(address).delete_artifacts()
-    except FileNotFoundError:
-        return
-    except NotImplementedError as error:
-        raise StoreError(f"{address}: MLflow cannot remove files there: remove them by hand") from error

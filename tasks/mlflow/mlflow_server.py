@@ -60,7 +60,6 @@ def main() -> None:
     write_json(workspace.platform / AWAKE, {"process": processes.identity(), "port": port})
     import uvicorn  # before MLflow, which rejects foreign hosts only if it detects a server
     from mlflow.server import constants
-    from mlflow.server.handlers import initialize_backend_stores
 
     # Through the environment, as MLflow reads it: an argument would show a database's password.
     os.environ |= {
@@ -73,7 +72,6 @@ def main() -> None:
     }
     from mlflow.server.fastapi_app import app  # it reads that environment
 
-    initialize_backend_stores()
     app.add_middleware(SecretMiddleware, secret=server_access.make_secret(workspace))
     logs.to_stderr()
     uvicorn.Server(uvicorn.Config(app, log_config=None)).run(sockets=[ports.listener(port)])

@@ -219,8 +219,8 @@ def rest(endpoint: str, query: Mapping[str, Any], server: str = "") -> dict[str,
 
 
 def _through_mlflow(endpoint: str, query: Mapping[str, str]) -> dict[str, Any] | None:
+    from google.protobuf.json_format import MessageToDict
     from mlflow.exceptions import MlflowException
-    from mlflow.utils.proto_json_utils import message_to_json
 
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if stores.is_embedded(uri) and not stores.has_file(uri):
@@ -235,7 +235,9 @@ def _through_mlflow(endpoint: str, query: Mapping[str, str]) -> dict[str, Any] |
             raise
     if answer is None:
         return None
-    return {field: answer if isinstance(answer, str) else json.loads(message_to_json(answer.to_proto()))}
+    if isinstance(answer, str):
+        return {field: answer}
+    return {field: MessageToDict(answer.to_proto(), preserving_proto_field_name=True)}
 
 
 def _version(answer: dict[str, Any] | None) -> RegisteredVersion | None:
@@ -254,10 +256,11 @@ def _tags(fields: Mapping[str, Any]) -> dict[str, str]:
     return {pair["key"]: pair["value"] for pair in fields.get("tags", [])}
 
 
-def opened(address: str, timeout_s: float = 10.0, server: str = "") -> HTTPResponse:
+def opened(address: str, timeout_s: float = 10.0, server: str = "", method: str = "GET") -> HTTPResponse:
     """Open an address by HTTP, with the registry's secret if it is of the registry's server; gives the bytes."""
     is_ours = is_same_server(address, server or os.environ["MLFLOW_TRACKING_URI"])
-    request = urllib.request.Request(address, headers=authorization() if is_ours else {})  # noqa: S310 - configured
+    headers = authorization() if is_ours else {}
+    request = urllib.request.Request(address, headers=headers, method=method)  # noqa: S310 - configured
     return http_client.opened(request, timeout_s)
 
 

@@ -12,6 +12,7 @@ from mlflow.tracking import MlflowClient
 
 from tasks.host import server_access
 from tasks.host.workspace import Workspace
+from tasks.mlflow import artifact_files
 from tasks.mlflow.registry_reader import authorization
 from tests.mlflow_serving import serving
 
@@ -36,5 +37,11 @@ def test_one_process_serves_the_page_and_artifacts_and_refuses_strangers(
         run = client.create_run(client.create_experiment("kept"))
         client.log_text(run.info.run_id, "carried over HTTP", "note.txt")
         assert Path(client.download_artifacts(run.info.run_id, "note.txt", str(tmp_path))).read_text()
+        second = client.create_run(run.info.experiment_id)
+        client.log_text(second.info.run_id, "to be removed", "gone.txt")
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", url)
+        for _ in range(2):  # as after a kill
+            artifact_files.remove(second.info.artifact_uri)
     assert process.returncode is not None
     assert next((workspace.state / "mlflow" / "artifacts").rglob("note.txt")).read_text() == "carried over HTTP"
+    assert not list((workspace.state / "mlflow" / "artifacts").rglob("gone.txt"))
