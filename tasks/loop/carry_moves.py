@@ -8,18 +8,16 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from models.errors import GateRefused, LooplineError
+from models.errors import GateRefused
 from models.serving.registry_comparison import RegistryState, differs
-from tasks.host import database, stores
+from tasks.host import database
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
-from tasks.loop.short_process import ShortProcess
+from tasks.loop.short_process import ShortProcess, carry
 from tasks.mlflow import registry_reader
 from tasks.mlflow.mlflow_server import awake_server
 from tasks.state import registered_models
@@ -101,25 +99,16 @@ def _models(server: str) -> Iterator[tuple[str, RegistryState]]:
             return
 
 
-def main() -> None:
-    """Carry the moves of the named projects; print why MLflow does not follow, and exit with 1."""
-    root, *projects = sys.argv[1:]
-    workspace = Workspace(Path(root))
-    stores.configure(workspace)
+def _carry(workspace: Workspace, projects: list[str]) -> list[str]:
+    """Carry the moves of the projects; return why MLflow does not follow."""
     troubles: list[str] = []
     for project in projects:
         with contextlib.suppress(GateRefused):  # it belongs to another workspace, which the row says by now
             registry = open_registry(workspace, project)
             registry.look()
             troubles += filter(None, [registry.carrier.trouble])
-    for trouble in troubles:
-        sys.stderr.write(f"{trouble}\n")
-    raise SystemExit(1 if troubles else 0)
+    return troubles
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except LooplineError as error:
-        sys.stderr.write(f"{error}\n")
-        raise SystemExit(error.exit_code) from error
+    carry(_carry)

@@ -5,15 +5,12 @@
 
 from __future__ import annotations
 
-import sys
 import time
 from dataclasses import dataclass, field
-from pathlib import Path
 
-from models.errors import LooplineError, StoreError
-from tasks.host import stores
+from models.errors import StoreError
 from tasks.host.workspace import Workspace
-from tasks.loop.short_process import ShortProcess
+from tasks.loop.short_process import ShortProcess, carry
 from tasks.mlflow.delivery import MlflowExporter
 from tasks.state.outbox import waiting_loops
 
@@ -52,11 +49,8 @@ class RunCarrier:
             self.process.start(projects)
 
 
-def main() -> None:
-    """Deliver the lines of the named projects' ended loops; print why some still wait, and exit with 1."""
-    root, *projects = sys.argv[1:]
-    workspace = Workspace(Path(root))
-    stores.configure(workspace)
+def _deliver(workspace: Workspace, projects: list[str]) -> list[str]:
+    """Deliver the lines of the projects' ended loops; return why some still wait."""
     troubles = []
     for loop_id, line in waiting_loops(workspace.state).items():
         if line.project not in projects:
@@ -64,14 +58,9 @@ def main() -> None:
         try:
             MlflowExporter(workspace, line.project, loop_id).deliver()
         except StoreError as error:
-            troubles.append(f"{loop_id}: {error}\n")
-    sys.stderr.writelines(troubles)
-    raise SystemExit(1 if troubles else 0)
+            troubles.append(f"{loop_id}: {error}")
+    return troubles
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except LooplineError as error:
-        sys.stderr.write(f"{error}\n")
-        raise SystemExit(error.exit_code) from error
+    carry(_deliver)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import subprocess
+import sys
 import time
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
+from models.errors import LooplineError
 from models.parent_death import ends_with_parent
+from tasks.host import stores
 from tasks.host.workspace import Workspace
 
 LEAST_PAUSE_S, MOST_PAUSE_S = 5.0, 300.0
@@ -51,3 +54,21 @@ class ShortProcess:
         """Start the process for these projects."""
         command = ends_with_parent(["-m", self.module, str(self.workspace.root), *sorted(projects)])
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
+
+
+def carry(deliver: Callable[[Workspace, list[str]], list[str]]) -> None:
+    """Run in a short process: carry what waits of the named projects, print why some still waits, and exit with 1 then.
+
+    Args:
+        deliver: Carries the rows of some projects to the tool; returns why some still wait.
+    """
+    root, *projects = sys.argv[1:]
+    workspace = Workspace(Path(root))
+    try:
+        stores.configure(workspace)
+        troubles = deliver(workspace, projects)
+    except LooplineError as error:
+        sys.stderr.write(f"{error}\n")
+        raise SystemExit(error.exit_code) from error
+    sys.stderr.writelines(f"{trouble}\n" for trouble in troubles)
+    raise SystemExit(1 if troubles else 0)
