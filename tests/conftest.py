@@ -60,7 +60,8 @@ def pytest_configure(config: pytest.Config) -> None:
 
     # No test fails because the machine is busy, and each day draws the same examples.
     is_soak = "FAULT_SEED" in os.environ
-    settings.register_profile("loopline", deadline=None, derandomize=not is_soak, max_examples=300 if is_soak else 50)
+    examples = 300 if is_soak else 20 if "not wide" in config.option.markexpr else 50
+    settings.register_profile("loopline", deadline=None, derandomize=not is_soak, max_examples=examples)
     settings.load_profile("loopline")
 
 

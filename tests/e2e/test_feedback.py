@@ -113,6 +113,7 @@ def test_killed_it_goes_on_and_each_row_is_there_once(home: Loopline, penguins, 
     assert list(home.state("penguins").glob("batch/*/*.parquet")) == []
 
 
+@pytest.mark.wide
 def test_labels_come_and_a_next_run_learns_of_them(home: Loopline, penguins, predicted: Path, tmp_path: Path):
     labels = write(
         tmp_path / "labels.csv", [{"tag": row["tag"], "species": row["species"]} for row in penguins[1][:60]]

@@ -168,6 +168,7 @@ def test_every_link_leads_somewhere(place: Workspace, browser: Browser) -> None:
         assert {f"/projects/alarmed/pages/{kind}" for kind in kinds} <= paths
 
 
+@pytest.mark.wide
 def test_a_report_is_reached_by_a_click_and_has_a_way_back(place: Workspace, browser: Browser) -> None:
     with serving(place) as port:
         page = browser.new_page(

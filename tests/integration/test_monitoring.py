@@ -44,6 +44,7 @@ def artifacts(client: SyncPrefectClient, name: str) -> dict[str, str]:
     return {str(one.key).removeprefix(f"{name}-"): str(one.data) for one in found}
 
 
+@pytest.mark.wide
 def test_a_look_ends_in_words_and_leaves_its_findings_on_the_page(world: World, client: SyncPrefectClient) -> None:
     name = world.project.folder.name
     state = monitor(name, return_state=True)

@@ -204,6 +204,7 @@ def test_going_on_gives_the_bits_of_a_run_that_was_never_interrupted(make_job, p
     assert result.weights_sha256 == whole.weights_sha256, furthest(found, expected)
 
 
+@pytest.mark.wide
 def test_any_plan_goes_on_from_any_other(make_job, pool):
     base = {**SGD, "net": "transformer", "arguments": NET, "epochs": 4, "async_checkpoints": False}
     _, expected = run(make_job(folder="one", **base), pool)

@@ -163,7 +163,7 @@ def undisturbed(tmp_path_factory, pool):
 @pytest.mark.parametrize(
     ("before", "after"),
     [
-        # Each day test_parallel.py has one rank go on from fsdp, and tp from pp.
+        # test_parallel.py has one rank go on from fsdp, and tp from pp (wide).
         pytest.param({"ranks": 2, "parallel": "fsdp"}, {"ranks": 1}, marks=pytest.mark.soak),
         ({"ranks": 1}, {"ranks": 4, "parallel": "fsdp"}),
         pytest.param({"ranks": 2, "parallel": "pp"}, {"ranks": 2, "parallel": "tp"}, marks=pytest.mark.soak),

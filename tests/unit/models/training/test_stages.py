@@ -138,6 +138,7 @@ def worlds(folder, seed, count, shift):
     return tensors
 
 
+@pytest.mark.wide
 def test_replay_keeps_what_would_be_forgotten(make_job, tmp_path):
     """Old rows answer one way and new rows the other; without replay, going on with the new forgets the old."""
     old = make_job(arguments={"hidden": 32, "dropout": 0.0}, folder="old", epochs=12)
@@ -164,6 +165,7 @@ def test_replay_keeps_what_would_be_forgotten(make_job, tmp_path):
     assert value[0.5] > 0.9
 
 
+@pytest.mark.wide
 def test_pseudo_labels_help_where_labels_are_few(make_job, tmp_path):
     """Two long clouds and 24 labels: what the teacher is sure of shows the student how the clouds lie."""
     rng = np.random.default_rng(0)
