@@ -28,7 +28,9 @@ IMPORTED = [
     "pyarrow.parquet",
     "tasks.state.add_labels",
     "tasks.state.ingest_segments",
+    "tasks.gc.collect",
     "tasks.gc.prediction_retention",
+    "tasks.host.tables",
     "tests.killing",
 ]
 CLEAN = multiprocessing.get_context("forkserver")

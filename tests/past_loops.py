@@ -70,7 +70,8 @@ def add_loop(
     }
     with database.writing(workspace.state) as connection:
         row = {"loop_id": loop_id, "project": project, "saved": number, "state": "finished"}
-        connection.execute(loops.insert().values(**row, folder="", trigger="schedule", began=then, ended=then))
+        folder = str(workspace.root / "projects" / project)
+        connection.execute(loops.insert().values(**row, folder=folder, trigger="schedule", began=then, ended=then))
         if version:
             versions.save(connection, project, StoredVersion(str(number), f"run{number}", "", tags, then))
     return loop_id

@@ -34,6 +34,7 @@ VARIABLES = {
     "LOOPLINE_KEEP_HISTORY_DAYS": "Days after which `gc` removes history that nothing needs; default 90.",
     "LOOPLINE_KEEP_LOOPS": "Last loops of each project that `gc` keeps whatever their age; default 30.",
     "LOOPLINE_KEEP_CHAMPION_DAYS": "Days after which `gc` removes a version that was champion; default: never.",
+    "LOOPLINE_DVC_REMOTE": "`own`: no other workspace or clone uses DVC's remote, so `gc` removes data from it too.",
     "LOOPLINE_SIGNING_KEY": "Key that signs registered versions, and by which servers verify them.",
     "LOOPLINE_SERVE_TOKEN": "Token of the server of models; default: the one in `.loopline/serving/token`.",
     "LOOPLINE_DASHBOARD_TOKEN": "Token of the overview page; default: the one in `.loopline/overview/token`.",

@@ -38,6 +38,7 @@ KINDS = (
     Kind("versions", mlflow_rows.old_versions, mlflow_rows.withdraw_versions, remove=mlflow_rows.remove_versions),
     Kind("runs", mlflow_rows.old_runs, mlflow_rows.withdraw_runs, remove=mlflow_rows.remove_runs),
     Kind("data in DVC's cache", datasets.old_data, remove=datasets.remove_data),
+    Kind("data at DVC's remote", datasets.remote_data),
     Kind("studies", datasets.old_studies, remove=datasets.remove_studies),
     Kind("half-written files", half_written.half_written),
     Kind("Prefect's history", half_written.prefect_history),

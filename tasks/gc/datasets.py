@@ -6,10 +6,11 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 from tasks.gc.candidates import GarbageCandidate
+from tasks.gc.retention import DVC_REMOTE, owns_remote
 from tasks.gc.snapshot import WITHDRAWN, Snapshot
 from tasks.host import database
 from tasks.host.workspace import Project, Workspace
-from tasks.tools import dvc_garbage, study_tables
+from tasks.tools import dvc_garbage, dvc_view, study_tables
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -18,22 +19,34 @@ DATA, DATA_TAGS = ("raw", "prepared"), ("loopline.raw", "loopline.dataset")
 
 
 def old_data(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
-    """Yield the data of versions in DVC's cache; the remote is left: other workspaces may share it."""
+    """Yield the data of versions in DVC's cache; withdrawn data that a `dvc.lock` names stays too."""
     for project in snapshot.projects.values():
         repository = _project(snapshot.workspace, project.name)
         named = {record.result.get(name) for record in project.records if record.step == "version" for name in DATA}
+        named |= _named(snapshot.workspace, project.name, "version", DATA, DATA_TAGS)[0]
+        locked = dvc_view.named_hashes(repository) if any(named) else {}
         for data_hash in sorted(filter(None, named)):
             size = sum(dvc_garbage.objects_of(repository, data_hash).values())
-            yield GarbageCandidate(project.name, data_hash, size, snapshot.why(f"data:{data_hash}"))
+            reason = snapshot.why(f"data:{data_hash}") or locked.get(data_hash, "")
+            yield GarbageCandidate(project.name, data_hash, size, reason)
+
+
+def remote_data(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
+    """Yield the same data at DVC's default remote, which goes with it only from a remote of our own."""
+    shared = "" if owns_remote() else f"others may use DVC's remote: {DVC_REMOTE}=own says that nobody does"
+    for candidate in old_data(snapshot):
+        if dvc_view.default_remote(dvc_view.root_of(_project(snapshot.workspace, candidate.project))):
+            yield candidate._replace(reason=candidate.reason or shared)
 
 
 def remove_data(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:
     """Remove the data that withdrawn records name and no other record, version or `dvc.lock` of the workspace."""
-    for project in snapshot.projects:
-        unneeded, needed = _named(snapshot.workspace, project, "version", DATA, DATA_TAGS)
+    for name in snapshot.projects:
+        unneeded, needed = _named(snapshot.workspace, name, "version", DATA, DATA_TAGS)
         if unneeded:
-            dvc_garbage.remove(_project(snapshot.workspace, project), unneeded, needed)
-            _forget(snapshot.workspace, project, "version")
+            project = _project(snapshot.workspace, name)
+            gone = dvc_garbage.remove(project, unneeded, needed, from_remote=owns_remote())
+            _forget(snapshot.workspace, name, "version", DATA, gone | needed)
 
 
 def old_studies(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
@@ -50,7 +63,7 @@ def remove_studies(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:
         unneeded, needed = _named(snapshot.workspace, project, "search", ("study",), ("loopline.study",))
         if unneeded:
             study_tables.delete_studies(snapshot.workspace, unneeded - needed)
-            _forget(snapshot.workspace, project, "search")
+            _forget(snapshot.workspace, project, "search", ("study",), unneeded)
 
 
 def _project(workspace: Workspace, name: str) -> Project:
@@ -85,9 +98,15 @@ def _results(connection: Connection, step: str, **columns: str) -> list[dict[str
     return [content.get("result") or {} for content in connection.scalars(rows)]
 
 
-def _forget(workspace: Workspace, project: str, step: str) -> None:
+def _forget(workspace: Workspace, project: str, step: str, fields: Sequence[str], gone: set[str]) -> None:
+    """Remove the withdrawn records of which all is gone, or named by other rows."""
+    from sqlalchemy import select
+
     from tasks.host.tables import step_records
 
+    mine = step_records.c.project == project, step_records.c.step == f"{WITHDRAWN}{step}"
     with database.writing(workspace.state) as connection:
-        mine = step_records.c.project == project, step_records.c.step == f"{WITHDRAWN}{step}"
-        connection.execute(step_records.delete().where(*mine))
+        rows = connection.execute(select(step_records.c.number, step_records.c.content).where(*mine)).all()
+        results = {row.number: row.content.get("result") or {} for row in rows}
+        done = [number for number, result in results.items() if {result.get(name) for name in fields} <= {*gone, None}]
+        connection.execute(step_records.delete().where(step_records.c.number.in_(done)))

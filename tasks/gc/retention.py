@@ -19,6 +19,7 @@ USUAL_LOOPS = 30.0
 _MOST_LOOPS = 1e9
 KEEP_CHAMPIONS = "LOOPLINE_KEEP_CHAMPION_DAYS"
 """For former champions, which stay for ever unless it is set."""
+DVC_REMOTE = "LOOPLINE_DVC_REMOTE"
 DAY_S = 86400.0
 
 
@@ -56,6 +57,18 @@ def champion_days() -> float:
         UsageError: The environment variable is not a number of days.
     """
     return _number(KEEP_CHAMPIONS, float("inf"), "days")
+
+
+def owns_remote() -> bool:
+    """Return whether no other workspace or clone uses DVC's remote, so that data may be removed from it.
+
+    Raises:
+        UsageError: The environment variable is neither `own` nor empty.
+    """
+    setting = os.environ.get(DVC_REMOTE, "")
+    if setting not in ("", "own"):
+        raise UsageError(f"{DVC_REMOTE}: got {setting!r}, expected own, or nothing where others use the remote too")
+    return setting == "own"
 
 
 def _number(variable: str, usual: float, unit: str) -> float:

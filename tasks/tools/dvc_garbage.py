@@ -8,7 +8,7 @@ from pathlib import Path
 
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.workspace import Project
-from tasks.tools import dvc_view
+from tasks.tools import dvc_remote, dvc_view
 
 LISTING = ".dir"
 """The end of the hash of a folder, whose object lists the hashes of its files."""
@@ -27,27 +27,32 @@ def objects_of(project: Project, data_hash: str) -> dict[Path, int]:
     return {path: path.stat().st_size for path in [*paths, _place(cache, data_hash)] if path.is_file()}
 
 
-def remove(project: Project, unneeded: Collection[str], needed: Collection[str]) -> None:
-    """Remove the objects of data from the cache, but no object that other data needs, or that `dvc.lock` names.
+def remove(project: Project, unneeded: Collection[str], needed: Collection[str], *, from_remote: bool) -> set[str]:
+    """Remove the objects of data, but no object that other data needs; return the hashes of the data that is gone.
 
     Args:
         project: A project of the repository.
-        unneeded: DVC's hashes of the data that goes.
+        unneeded: DVC's hashes of the data that goes; what a `dvc.lock` names stays.
         needed: DVC's hashes of all data that stays; of a project elsewhere too.
+        from_remote: Remove them from DVC's default remote first.
 
     Raises:
-        StoreError: The lock cannot be used.
+        StoreError: The lock, the remote or the commits of git cannot be used.
     """
     with held(project.workspace.locks / "dvc.lock", lambda: "in use", FOREVER_S):  # no commit runs meanwhile
         root = dvc_view.root_of(project)
         cache = dvc_view.cache_of(root)
-        named = {*needed, *dvc_view.locked_hashes(project)}
+        named = {*needed, *dvc_view.named_hashes(project)}
+        gone = {*unneeded} - named
+        if from_remote and gone and dvc_view.default_remote(root):
+            dvc_remote.delete(root, gone, named)
         listed = {file for data_hash in named for file in (data_hash, *_files(cache, data_hash))}
         spared = {_place(cache, object_hash) for object_hash in listed}
-        for data_hash in sorted({*unneeded} - named):
+        for data_hash in sorted(gone):
             for path in objects_of(project, data_hash):
                 if path not in spared:
                     path.unlink(missing_ok=True)
+    return gone
 
 
 def _files(cache: Path, data_hash: str) -> list[str]:

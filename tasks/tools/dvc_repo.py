@@ -21,7 +21,7 @@ from models.files import DISK_IS_FULL, storing, write_text
 from models.pipeline.keys import key_of
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.workspace import CLONE, Project
-from tasks.tools.dvc_view import STAGES, default_remote, hashes, lock_file, lost_objects, root_of
+from tasks.tools.dvc_view import STAGES, default_remote, hashes, in_git, lock_file, lost_objects, root_of
 
 COMMAND = 'PATH=".venv/bin:$PATH" loopline stage'
 IGNORED = ("__pycache__", ".loopline", ".venv", "*.tmp")
@@ -120,7 +120,7 @@ def _ended(process: subprocess.Popen[str], root: Path) -> tuple[str, str]:
 
 def _ensure_repository(root: Path) -> None:
     """Create a DVC repository in `root` if needed, with or without git, and complete its `.dvcignore`."""
-    git = _in_git(root)
+    git = in_git(root)
     with storing(root):
         if not (root / ".dvc").is_dir():
             _dvc(
@@ -136,10 +136,6 @@ def _ensure_repository(root: Path) -> None:
         lines = ignore.read_text().splitlines() if ignore.exists() else []
         if missing := [line for line in IGNORED if line not in lines]:
             write_text(ignore, "\n".join([*lines, *missing]) + "\n")
-
-
-def _in_git(root: Path) -> bool:
-    return any((folder / ".git").exists() for folder in (root, *root.parents))
 
 
 def _ensure_stages(project: Project, root: Path) -> None:

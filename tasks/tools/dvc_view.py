@@ -5,12 +5,15 @@ from __future__ import annotations
 import configparser
 import contextlib
 import json
+import re
+import subprocess
 from collections.abc import Iterable
 from pathlib import Path
 
 from models.errors import StoreError, one_line
 from tasks.host.workspace import Project
 
+_HASH = re.compile(r"\bmd5: *(\S+)")
 STAGES = {"ingest": "raw", "prepare": "prepared"}
 
 
@@ -72,10 +75,33 @@ def cache_of(root: Path) -> Path:
     return root / ".dvc" / (Path(folder).expanduser() if folder else "cache")
 
 
-def locked_hashes(project: Project) -> set[str]:
-    """Return the hashes of all data that the project's `dvc.lock` names, of other projects and stages too."""
-    text = lock_file(project).read_text() if lock_file(project).exists() else ""
-    return {line.partition("md5:")[2].strip() for line in text.splitlines() if "md5:" in line}
+def in_git(root: Path) -> bool:
+    """Return whether a folder lies in a clone of git."""
+    return any((folder / ".git").exists() for folder in (root, *root.parents))
+
+
+def named_hashes(project: Project) -> dict[str, str]:
+    """Return the hashes of all data that a `dvc.lock` names, of other projects and stages too, and which one it is.
+
+    Raises:
+        StoreError: The project lies in a clone of git whose commits cannot be read.
+    """
+    path = lock_file(project)
+    committed = _committed(path) if in_git(path.parent) else ""
+    locked = path.read_text() if path.exists() else ""
+    return dict.fromkeys(_HASH.findall(committed), "a commit of git names it") | dict.fromkeys(
+        _HASH.findall(locked), "dvc.lock names it"
+    )
+
+
+def _committed(path: Path) -> str:
+    """Return all lines that commits of any branch added to a file."""
+    command = ["git", "-C", str(path.parent), "log", "--all", "--format=", "--patch", "--", path.name]
+    try:
+        return subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    except (OSError, subprocess.CalledProcessError) as error:
+        reason = one_line(getattr(error, "stderr", "") or error, 200)
+        raise StoreError(f"{path}: git cannot say what its commits name ({reason}): install or correct git") from error
 
 
 def hashes(project: Project) -> dict[str, str]:

@@ -21,6 +21,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/gc/candidates.py": "tests/unit/tasks/gc/test_collect.py: what that one lists and removes",
     "tasks/gc/half_written.py": "tests/unit/tasks/operations/test_reap.py: what the reaper removes at once",
     "tasks/gc/mlflow_rows.py": "tests/integration/test_gc.py: needs a registry",
+    "tasks/tools/dvc_remote.py": "tests/integration/test_dvc.py: needs DVC",
     "tasks/mlflow/garbage.py": "tests/integration/test_gc.py: needs a registry",
     "tasks/operations/collect_garbage.py": "tests/integration/test_gc.py: needs a registry",
     "tasks/host/object_store.py": "tests/integration/test_object_store.py: needs an S3 server",

@@ -10,7 +10,7 @@ import pytest
 
 from models.errors import StoreError
 from tasks.host.workspace import Project, Workspace
-from tasks.tools import dvc_repo, dvc_view
+from tasks.tools import dvc_remote, dvc_repo, dvc_view
 from tests import warm
 from tests.conftest import MakeProject
 from tests.running import mounted, write_program
@@ -99,6 +99,27 @@ def test_the_same_data_is_the_same_version_and_lost_data_comes_back(
     assert project.raw.read_text() == "data"
     dirty = git(workspace.root, "status", "--porcelain", "--untracked-files=all")
     assert ".parquet" not in dirty, "data is DVC's, not git's"
+
+
+def test_from_the_remote_goes_only_what_nothing_needs(workspace: Workspace, tmp_path: Path) -> None:
+    """Each folder has a file of its own, and one that both have; the cache has no list of what stays."""
+    root, far = workspace.root, tmp_path / "far" / "files" / "md5"
+    (root / ".dvc").mkdir()
+    (root / ".dvc" / "config").write_text(
+        f"[core]\n    no_scm = true\n    remote = far\n['remote \"far\"']\n    url = {tmp_path / 'far'}\n"
+    )
+    for letter in "ab":
+        listing = json.dumps([{"md5": letter * 32, "relpath": "own"}, {"md5": "c" * 32, "relpath": "shared"}])
+        for name, content in ((letter * 32, "own"), ("c" * 32, "shared"), (f"{letter * 31}f.dir", listing)):
+            (far / name[:2]).mkdir(parents=True, exist_ok=True)
+            (far / name[:2] / name[2:]).write_text(content)
+    old, needed = f"{'a' * 31}f.dir", f"{'b' * 31}f.dir"
+    dvc_remote.delete(root, {old, f"{'d' * 31}f.dir"}, {needed})
+    left = {path.parent.name + path.name for path in far.rglob("*") if path.is_file()}
+    assert left == {needed, "b" * 32, "c" * 32}
+    with pytest.raises(StoreError, match=f"lacks the list of the files of {old}.*the data stays there"):
+        dvc_remote.delete(root, {needed}, {old})
+    assert left == {path.parent.name + path.name for path in far.rglob("*") if path.is_file()}
 
 
 def test_two_projects_have_versions_of_their_own(workspace: Workspace, make_project: MakeProject) -> None:

@@ -52,12 +52,12 @@ def command(project: str | None, is_delete: bool, shows_reasons: bool, as_json: 
 
 
 def _table(collection: Collection) -> str:
-    lines = [f"{'kind':<18}{'garbage':>16}{'kept':>16}{'removed':>12}"]
+    lines = [f"{'kind':<24}{'garbage':>16}{'kept':>16}{'removed':>12}"]
     for kind, candidates in collection.candidates.items():
         garbage = [candidate for candidate in candidates if not candidate.reason]
         needed = [candidate for candidate in candidates if candidate.reason]
         removed = _megabytes(collection.removed[kind]) if kind in collection.removed else "-"
-        lines.append(f"{kind:<18}{_sum(garbage):>16}{_sum(needed):>16}{removed:>12}")
+        lines.append(f"{kind:<24}{_sum(garbage):>16}{_sum(needed):>16}{removed:>12}")
     return "\n".join(lines)
 
 
