@@ -36,7 +36,10 @@ PID_FILE = "supervisord.pid"
 
 
 def marked(workspace: Workspace, name: str | None = None) -> Iterator[psutil.Process]:
-    """Yield other processes with the mark of this workspace's platform, or of one of its services."""
+    """Yield other processes with the mark of this workspace's platform, or of one of its services.
+
+    A service that waits for its first connection has no mark yet; it ends with supervisord.
+    """
     import psutil
 
     for process in psutil.process_iter(["pid"]):

@@ -1,21 +1,26 @@
 """supervisord itself, with a service that cannot start: back-off, its words, its end; no server is needed."""
 
+import contextlib
 import os
 import signal
 from collections.abc import Iterator
 from pathlib import Path
 
+import psutil
 import pytest
 
 from models.errors import StoreError
-from tasks.host import processes, stores
+from models.files import write_json
+from tasks.host import ports, processes, stores
 from tasks.host.workspace import Workspace
-from tasks.platform import platform, supervision
+from tasks.platform import platform, services, supervision
 from tasks.platform.service_main import marked
 from tasks.platform.services import _exits, supervisor
 from tests.running import eventually
 
 BROKEN = "nonesuch"
+ON_DEMAND = ("mlflow", "optuna")
+"""Services that only listen until somebody connects."""
 
 
 def start(workspace: Workspace) -> dict[str, object]:
@@ -66,3 +71,31 @@ def test_a_supervisord_that_hangs_is_told_and_ended(deep: Workspace, monkeypatch
     monkeypatch.setattr(platform, "DOWN_TIMEOUT_S", 1.0)
     assert platform.stop(deep)
     eventually(lambda: not processes.is_alive(process))
+
+
+def test_platforms_that_chose_the_same_ports_get_ports_of_their_own(tmp_path: Path) -> None:
+    """The worst of several that start at once: each found the ports free, before any of them listened."""
+    chosen = {name: ports.any_free([]) for name in ON_DEMAND}
+    workspaces = [Workspace(tmp_path / name) for name in "abc"]
+    with contextlib.ExitStack() as stack:
+        for workspace in workspaces:
+            workspace.make()
+            write_json(workspace.platform / "ports.json", {"requested": {}, "ports": chosen})
+            environ = {**os.environ, **stores.environment(workspace)}
+            stack.callback(platform.stop, workspace)
+            supervision.start(workspace, workspace.platform, list(ON_DEMAND), environ)
+        eventually(lambda: all(listens(workspace, name) for workspace in workspaces for name in ON_DEMAND))
+        found = [port for workspace in workspaces for port in services.ports(workspace).values()]
+        assert len(set(found)) == len(workspaces) * len(ON_DEMAND), found
+
+
+def listens(workspace: Workspace, name: str) -> bool:
+    """Whether the service's own process listens at the port where it is said to be."""
+    note = supervisor(workspace)
+    assert note is not None
+    ours = [child for child in psutil.Process(note["process"]["pid"]).children() if child.cmdline()[-1] == name]
+    return any(
+        connection.status == psutil.CONN_LISTEN and connection.laddr.port == services.ports(workspace)[name]
+        for process in ours
+        for connection in process.net_connections("tcp4")
+    )
