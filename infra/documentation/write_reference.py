@@ -47,7 +47,7 @@ VARIABLES = {
     "LOOPLINE_NOTIFY_EMAIL": "Apprise address of e-mail that gets messages.",
     "LOOPLINE_NOTIFY_WEBHOOK": "Address that gets messages as JSON by POST.",
     "LOOPLINE_NOTIFY_WEBHOOK_TOKEN": "Token that is sent to that address.",
-    "LOOPLINE_POLL_S": "Seconds between the worker's questions for runs, up to 60; default 5.",
+    "LOOPLINE_POLL_S": "Seconds between the worker's questions for runs, up to 60; default 3.",
     "LOOPLINE_SERVER_IDLE_S": "Seconds after which the Prefect server of a single `loopline run` ends; default 600.",
     "LOOPLINE_OWNER": "Set by Loopline: marks every process of a loop.",
     "LOOPLINE_SERVICE": "Set by Loopline: marks every process of the platform.",

@@ -67,12 +67,14 @@ HEARTBEAT_S = "30"
 
 
 POLL = "LOOPLINE_POLL_S"
-POLL_S = 5.0
+POLL_S = 3.0
 """Seconds between the worker's questions for runs; two a second were 60 % of what an idle platform used."""
 PREFETCH_S = 10.0
 LONGEST_POLL_S = 60.0
-SERVICE_POLLS = 12
-"""Polls between the looks of Prefect's services for late runs and for questions that nobody answered."""
+SERVICE_POLLS, SERVICE_S = 20, 60.0
+"""Polls, and seconds at most, between the looks of Prefect's services for what is rare: late runs, questions that
+nobody answered, tasks of cancelled runs, and clean-up that a worker has not confirmed."""
+SERVICES = ("LATE_RUNS", "PAUSE_EXPIRATIONS", "CANCELLATION_CLEANUP", "CLEANUP_RECONCILER")
 
 
 def polling(environ: Mapping[str, str]) -> dict[str, str]:
@@ -89,13 +91,12 @@ def polling(environ: Mapping[str, str]) -> dict[str, str]:
     except ValueError:
         poll_s = math.nan
     if not 0 < poll_s <= LONGEST_POLL_S:
-        raise UsageError(f"{POLL}: got {text!r}, expected seconds above 0 and up to {LONGEST_POLL_S:g}, such as 5")
-    service_s = SERVICE_POLLS * poll_s
+        raise UsageError(f"{POLL}: got {text!r}, expected seconds above 0 and up to {LONGEST_POLL_S:g}, such as 3")
+    service_s = min(SERVICE_S, SERVICE_POLLS * poll_s)
     return {
         "PREFECT_WORKER_QUERY_SECONDS": f"{poll_s:g}",
         "PREFECT_WORKER_PREFETCH_SECONDS": f"{max(PREFETCH_S, 2 * poll_s):g}",
-        "PREFECT_SERVER_SERVICES_LATE_RUNS_LOOP_SECONDS": f"{service_s:g}",
-        "PREFECT_SERVER_SERVICES_PAUSE_EXPIRATIONS_LOOP_SECONDS": f"{service_s:g}",
+        **{f"PREFECT_SERVER_SERVICES_{service}_LOOP_SECONDS": f"{service_s:g}" for service in SERVICES},
         "PREFECT_SERVER_EVENTS_PROACTIVE_GRANULARITY": f"PT{math.ceil(service_s)}S",
     }
 

@@ -35,7 +35,7 @@ def test_what_the_user_has_set_wins(clean: Workspace, monkeypatch: pytest.Monkey
 
 def test_runs_are_fetched_ahead_of_the_next_poll() -> None:
     usual, slow = stores.polling({}), stores.polling({stores.POLL: "15"})
-    assert usual["PREFECT_WORKER_QUERY_SECONDS"] == "5"
+    assert usual["PREFECT_WORKER_QUERY_SECONDS"] == "3"
     for settings in (usual, slow):
         poll_s, ahead_s = (float(settings[f"PREFECT_WORKER_{name}_SECONDS"]) for name in ("QUERY", "PREFETCH"))
         assert ahead_s >= 2 * poll_s
@@ -54,9 +54,9 @@ def test_prefect_reads_each_setting_of_the_poll(monkeypatch: pytest.MonkeyPatch)
     for name, value in stores.polling({}).items():
         monkeypatch.setenv(name, value)
     settings = Settings()
-    assert (settings.worker.query_seconds, settings.worker.prefetch_seconds) == (5, 10)
-    services = settings.server.services
-    assert (services.late_runs.loop_seconds, services.pause_expirations.loop_seconds) == (60, 60)
+    assert (settings.worker.query_seconds, settings.worker.prefetch_seconds) == (3, 10)
+    services = [getattr(settings.server.services, name.lower()) for name in stores.SERVICES]
+    assert [service.loop_seconds for service in services] == [60] * 4
     assert settings.server.events.proactive_granularity.total_seconds() == 60
 
 
