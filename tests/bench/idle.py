@@ -39,6 +39,20 @@ for name in sys.argv[2:]:
     register_served(workspace, name, "1")
     open_registry(workspace, name).promote("1", None, reason="bench")
 """
+SEEN = """\
+import os, sys, time
+from pathlib import Path
+from tasks.host import stores
+from tasks.host.workspace import Workspace
+from tasks.platform.idle_monitoring import remember, stats_of
+workspace = Workspace(Path(sys.argv[1]))
+stores.configure(workspace)
+for project in workspace.projects():
+    for path in project.folder.iterdir():
+        os.utime(path, (time.time() - 3600, time.time() - 3600))
+    remember(project.state(project.folder.name), stats_of(project))
+"""
+"""As if a monitoring run had seen each project's champion and files."""
 
 
 @dataclass
@@ -62,6 +76,8 @@ def measured(home: Path, schedule: str | None = None, settle_s: float = SETTLE_S
     environ = {key: value for key, value in os.environ.items() if not key.startswith(OURS)}
     environ["LOOPLINE_HOME"] = str(home)
     subprocess.run([sys.executable, "-c", CROWN, str(home), *names[:CHAMPIONS]], env=environ, check=True)
+    if schedule:
+        subprocess.run([sys.executable, "-c", SEEN, str(home)], env=environ, check=True)
     loopline = str(Path(sys.executable).with_name("loopline"))
     idle = Idle()
     try:
