@@ -47,15 +47,13 @@ async def answer(state: WorkerState, question: PredictRequest) -> PredictRespons
         RequestError: The request is refused.
     """
     name = model_name(state, question.name)
-    ids = question.ids
-    key = question.key or (ids[0] if ids else "")
+    key = question.key or (question.ids[0] if question.ids else "")
     if not key:
         (key,) = new_ids(1)
     served = picked(state, name, question.version, key)
     context = current()
     context.id, context.model, context.version = key, name, served.version
-    rows = await off_loop(question.is_large, _read, question, served)
-    ids = await off_loop(question.is_large, _ids, ids, key, rows.num_rows)
+    rows, ids = await off_loop(question.is_large, _read, question, served, key)
     prediction = await _answered(state, name, served, rows, context.until(question.deadline, DEADLINE_S))
     await off_loop(question.is_large, _check, served, prediction)
     context.rows = rows.num_rows
@@ -127,14 +125,15 @@ def picked(state: WorkerState, name: str, version: str | None, key: str) -> Load
     raise http_errors.unknown(f"{name}: version {str(version)[:60]!r} is not loaded: there is {numbers}")
 
 
-def _read(question: PredictRequest, served: LoadedModel) -> InputRows:
+def _read(question: PredictRequest, served: LoadedModel, key: str) -> tuple[InputRows, Sequence[str]]:
+    """Return the rows and their ids."""
     try:
         question.check_version(served)
         rows = question.rows(served.schema)
         question.check_rows(served, rows)
-        return rows
     except DataError as error:
         raise http_errors.unreadable(str(error)) from error
+    return rows, _ids(question.ids, key, rows.num_rows)
 
 
 async def _answered(state: WorkerState, name: str, served: LoadedModel, rows: InputRows, deadline: float) -> Prediction:

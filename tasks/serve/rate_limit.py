@@ -81,6 +81,9 @@ class RateLimiter:
 
     def _place(self, key: int) -> int:
         callers, numbers = self._callers, self._numbers
+        first = 3 * (key % SLOTS)
+        if callers[first] == key:
+            return first
         places = [3 * ((key + near) % SLOTS) for near in range(NEAR)]
         for slot in places:
             if callers[slot] == key:

@@ -183,6 +183,8 @@ def serving_figures(place: Path) -> list[Figure]:
         _ratio("serve, one client, MLflow's server", "ms p50", one.p50_ms, theirs.p50_ms, 0.5),
         Figure(f"serve, {many} clients, plain starlette", "CPU us", got.ours[many].cpu_us, 2.0,
                got.plain[many].cpu_us, got.of_plain[1]),
+        Figure("  behind nginx, with its CPU", "CPU us", got.behind[many].cpu_us, 2.3,
+               got.plain[many].cpu_us, got.behind_of_plain),
         Figure(f"  {serving.ROWS:,} rows a request", "of its CPU", got.of_plain[serving.ROWS], 2.0),
         Figure(f"  {many} clients", "requests/s", got.ours[many].per_s, unlimited, got.plain[many].per_s),
         Figure("  the prediction log", "of the rest", log_share, 0.25),

@@ -33,6 +33,7 @@ from tasks.release.settings import ServerSettings
 from tasks.serve.prediction_logger import PredictionLogger, new_ids
 from tests.bench import served_mlp
 from tests.bench.load import Load, http_request, load
+from tests.nginx import nginx
 from tests.serving import LiveServer, crown, live_server
 
 ROOT = Path(__file__).parents[2]
@@ -60,17 +61,20 @@ class Asked:
 
 @dataclass(frozen=True)
 class Serving:
-    """All figures. `ours`, `plain`, `theirs`: by the number of clients; `theirs` is MLflow's server.
+    """All figures. `ours`, `plain`, `theirs`, `behind`: by the number of clients; `theirs` is MLflow's server.
 
-    `of_plain`: our CPU for a request by that of the plain server, the median of all rounds, by the number of rows in
-    a request of `MANY` clients. `memory_mb` is that after requests of one row.
+    `behind` is our server with nginx before it, and the CPU of both. `of_plain`: our CPU for a request by that of the
+    plain server, the median of all rounds, by the number of rows in a request of `MANY` clients; `behind_of_plain`:
+    that of `behind`, of one row. `memory_mb` is that after requests of one row.
     """
 
     bare_us: float
     ours: Mapping[int, Asked]
     plain: Mapping[int, Asked]
     theirs: Mapping[int, Asked]
+    behind: Mapping[int, Asked]
     of_plain: Mapping[int, float]
+    behind_of_plain: float
     log_us: float
     ready_s: float
     their_ready_s: float
@@ -95,14 +99,20 @@ def compared(place: Path) -> Serving:
     began = time.perf_counter()
     with live_server(workspace, "bench", cold=True) as server:
         ready_s = time.perf_counter() - began
-        with _plain(folder) as plain, _mlflow(folder, place) as (theirs, their_ready_s):
-            processes = {"ours": _of(server), "plain": plain, "theirs": theirs}
-            *asked, of_plain_alone = _ask_in_turns(processes)
+        with (
+            _plain(folder) as plain,
+            _mlflow(folder, place) as (theirs, their_ready_s),
+            _behind(server, place) as behind,
+        ):
+            processes = {"ours": _of(server), "plain": plain, "theirs": theirs, "behind": behind}
+            *asked, of_plain_alone, behind_of_plain = _ask_in_turns(processes)
             memory = {name: one.memory_mb for name, one in processes.items()}
             of_plain = {1: of_plain_alone, ROWS: _large(processes)}
         log_us = _log_us(place, folder)
     bare_us = _bare_us(folder)
-    return Serving(bare_us, *asked, of_plain, log_us, ready_s, their_ready_s, memory["ours"], memory["theirs"])
+    return Serving(
+        bare_us, *asked, of_plain, behind_of_plain, log_us, ready_s, their_ready_s, memory["ours"], memory["theirs"]
+    )
 
 
 def swapped(place: Path) -> Swapped:
@@ -167,6 +177,7 @@ class _Server:
 
     port: int
     processes: list[psutil.Process]
+    headers: str = ""
 
     @property
     def cpu_s(self) -> float:
@@ -190,21 +201,23 @@ def _workspace(place: Path, *numbers: str) -> Workspace:
     return workspace
 
 
-def _request(port: int, rows: int = 1) -> bytes:
-    return http_request(port, "/invocations", json.dumps({"dataframe_records": [served_mlp.ROW] * rows}).encode())
+def _request(port: int, rows: int = 1, headers: str = "") -> bytes:
+    body = json.dumps({"dataframe_records": [served_mlp.ROW] * rows}).encode()
+    return http_request(port, "/invocations", body, headers=headers)
 
 
 def _ask_in_turns(servers: Mapping[str, _Server]) -> list[Any]:
-    """What each met, by the number of clients; then ours by plain of `MANY` clients."""
+    """What each met, by the number of clients; then ours, and ours behind nginx, by plain of `MANY` clients."""
     rounds: dict[tuple[str, int], list[Asked]] = {}
     for one in servers.values():
-        load(one.port, _request(one.port), count=300)
+        load(one.port, _request(one.port, headers=one.headers), count=300)
     for clients in (1, MANY):
         for _ in range(ROUNDS):
             for name, one in servers.items():
-                rounds.setdefault((name, clients), []).append(_asked(one, _request(one.port), clients))
+                request = _request(one.port, headers=one.headers)
+                rounds.setdefault((name, clients), []).append(_asked(one, request, clients))
     asked = [{clients: _median(rounds[name, clients]) for clients in (1, MANY)} for name in servers]
-    return [*asked, _of_plain(rounds["ours", MANY], rounds["plain", MANY])]
+    return [*asked, *(_of_plain(rounds[name, MANY], rounds["plain", MANY]) for name in ("ours", "behind"))]
 
 
 def _large(servers: Mapping[str, _Server]) -> float:
@@ -292,6 +305,15 @@ def _plain(folder: Path) -> Iterator[_Server]:
     command = [sys.executable, "-m", "tests.bench.plain_starlette", str(folder), str(port)]
     with _running(command, f"http://127.0.0.1:{port}/") as process:
         yield _Server(port, [process])
+
+
+@contextlib.contextmanager
+def _behind(server: LiveServer, place: Path) -> Iterator[_Server]:
+    """The server with nginx before it, which lets one address ask as often as it can; each request needs the token."""
+    with nginx(place, {"models": server.port}, {"rate=2000r/s": "rate=1000000r/s"}) as before:
+        processes = [*server.workers(), before.process, *before.process.children()]
+        (name, value), *_ = server.bearer().items()
+        yield _Server(before.ports["models"], processes, f"{name}: {value}\r\n")
 
 
 @contextlib.contextmanager

@@ -12,6 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tasks.host.workspace import Workspace
+from tasks.serve.__main__ import MOST_CONNECTIONS
 from tests.bench.load import http_request, load
 from tests.serving import LiveServer, crown, live_server
 
@@ -122,6 +123,17 @@ def test_addresses_that_are_none(server: LiveServer, method: str, path: str, sta
 
 def test_another_host(server: LiveServer) -> None:
     assert server.get("/ping", Host="rebound.example").status == 421
+
+
+def test_connections_have_a_ceiling_that_costs_little_memory(server: LiveServer) -> None:
+    (worker,) = server.workers()
+    before = worker.memory_info().rss
+    with contextlib.ExitStack() as held:
+        for _ in range(MOST_CONNECTIONS):
+            held.enter_context(connected(server))
+        server.wait_until(lambda: server.get("/health").status == 503)
+        assert worker.memory_info().rss - before < 40e6
+    server.wait_until(lambda: server.get("/health").status == 200)
 
 
 def test_errors_leave_no_memory_behind(server: LiveServer) -> None:
