@@ -12,6 +12,7 @@ from models.project_spec.blocks import Model
 from models.training.batches.examples import open_examples
 from models.training.rank import run_job
 from tests.finished_jobs import METADATA, run_stretch
+from tests.wide import wide
 
 for library in ("catboost", "onnxmltools", "skl2onnx", "xgboost"):
     pytest.importorskip(library, reason="make setup EXTRAS=estimators")
@@ -37,9 +38,9 @@ def fitted_job(finished_job, tmp_path):
     ("net", "kind", "task", "arguments"),
     [
         ("xgboost:XGBClassifier", "table", "binary", {"rounds": 5}),
-        ("xgboost:XGBRegressor", "series", "quantile", {"rounds": 5}),
+        wide("xgboost:XGBRegressor", "series", "quantile", {"rounds": 5}),
         ("catboost:CatBoostClassifier", "table", "multiclass", {"rounds": 5}),
-        ("catboost:CatBoostRegressor", "series", "horizons", {"rounds": 5}),
+        wide("catboost:CatBoostRegressor", "series", "horizons", {"rounds": 5}),
         ("sklearn.ensemble:ExtraTreesClassifier", "table", "multiclass", {"n_estimators": 5}),
         ("sklearn.ensemble:HistGradientBoostingRegressor", "series", "regression", {"max_iter": 5}),
         ("sklearn.linear_model:LogisticRegression", "table", "binary", {}),
