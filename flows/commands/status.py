@@ -9,7 +9,7 @@ import click
 from flows.console import options
 from flows.console.history import looked
 from models.report.data import labelled
-from models.report.facts import Overview, ProjectFacts
+from models.report.facts import WHAT_TO_DO, Overview, ProjectFacts
 from models.report.overview_page import TITLES, clock, coverage, front_page, measured, size, upcoming
 from models.report.pages import ago, interval, show
 from tasks.host import stores
@@ -85,7 +85,8 @@ def _plain_project(project: ProjectFacts) -> dict[str, Any]:
         "registry": project.registry or None,
         "mlflow": project.mlflow or None,
         "mlflow_looked": project.mlflow_looked,
-        "moves_waiting": project.num_waiting,
+        "moves_waiting": sum(lag.num_rows for lag in project.behind if lag.rows == "moves"),
+        "behind": [lag._asdict() for lag in project.behind],
         "champion": champion.number if champion else None,
         "champion_metric": champion.metric if champion else None,
         "champion_since": move.at if move else None,
@@ -124,9 +125,12 @@ def _lines(project: ProjectFacts, now: float, *, at_length: bool) -> list[tuple[
         ("champion", _champion(project, now)),
         ("last loop", f"{project.loop.state}{step}{began}"),
     ]
-    if project.mlflow or project.num_waiting:
-        trouble = f"does not follow: {project.mlflow}; " if project.mlflow else ""
-        lines.append(("MLflow", f"{trouble}moves that wait for it: {project.num_waiting}"))
+    if project.mlflow:
+        lines.append(("MLflow", f"does not follow: {project.mlflow}"))
+    for lag in project.behind:
+        lines.append((lag.tool, f"{lag.rows} that wait for it: {lag.num_rows}, the oldest {ago(lag.since, now)}"))
+    if project.behind:
+        lines.append(("", f"what to do: {WHAT_TO_DO}"))
     if project.loop.decision and project.loop.reasons:
         lines.append(("verdict", f"{project.loop.decision}: {project.loop.reasons[0]}"))
     window = measured(project)

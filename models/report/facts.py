@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+import time
+from typing import Any, Literal, NamedTuple
 
 from pydantic import Field
 
@@ -14,7 +15,8 @@ from models.triggers.signal import Decision, Outcome, Signal
 Colour = Literal["green", "amber", "red"]
 LoopState = Literal["never run", "running", "finished", "rejected", "failed", "cancelled", "killed"]
 
-
+WHAT_TO_DO = "loopline docs how-to/when-it-fails#a-tool-is-behind"
+"""Opens the page that says what to do where a tool lacks rows."""
 REGISTRY_AWAY = "its champion is not known: the registry cannot be read"
 
 
@@ -102,6 +104,29 @@ class PendingApproval(FrozenModel):
     until: float = Field(description="When it stops waiting; Unix time.")
 
 
+class Lag(NamedTuple):
+    """What a tool lacks of a project.
+
+    Args:
+        tool: MLflow or Prefect.
+        rows: What it lacks: logs of loops, moves of champions, events.
+        project: The project.
+        num_rows: The number of these.
+        since: When the oldest began to wait, Unix time; the log of a loop waits from the loop's end.
+    """
+
+    tool: str
+    rows: str
+    project: str
+    num_rows: int
+    since: float
+
+    @property
+    def seconds(self) -> float:
+        """For how long the oldest has waited."""
+        return max(0.0, time.time() - self.since)
+
+
 class ProjectFacts(FrozenModel):
     """All known facts of a project, from records, files and registry alone."""
 
@@ -112,7 +137,7 @@ class ProjectFacts(FrozenModel):
     registry: str = Field("", description="Why the registry cannot be read: champion and challenger are not known.")
     mlflow: str = Field("", description="Why MLflow does not follow the moves of its champion; empty: it does.")
     mlflow_looked: float | None = Field(None, description="When MLflow was last looked at; Unix time. None: never.")
-    num_waiting: int = Field(0, description="Moves of its champion that MLflow does not have yet.")
+    behind: list[Lag] = Field(default_factory=list, description="What MLflow and Prefect lack of it.")
     light: TrafficLight = TrafficLight(colour="amber", reasons=["nothing is known yet"])
     champion: RegisteredVersion | None = None
     challenger: RegisteredVersion | None = None
@@ -145,6 +170,11 @@ class ProjectFacts(FrozenModel):
         if self.monitor is None or self.registry:
             return self.monitor
         return self.monitor if self.champion and self.monitor.champion == self.champion.number else None
+
+    @property
+    def is_behind(self) -> bool:
+        """Whether a tool lacks rows of it, or MLflow does not follow."""
+        return bool(self.mlflow or self.behind)
 
     @property
     def summaries(self) -> list[str]:

@@ -15,7 +15,7 @@ from models.judge.gates import signed
 from models.monitoring.report import Drift, WindowReport
 from models.report import pages
 from models.report.data import labelled
-from models.report.facts import IngestSummary, LastLoop, Overview, ProjectFacts, ServiceSummary
+from models.report.facts import WHAT_TO_DO, IngestSummary, LastLoop, Overview, ProjectFacts, ServiceSummary
 from models.report.light import RANK
 from models.triggers.signal import Outcome
 
@@ -138,6 +138,7 @@ def _render(template: str, **values: Any) -> str:
         filters=FILTERS,
         **values,
         titles=TITLES,
+        what_to_do=WHAT_TO_DO,
         interval=pages.interval,
         latest=latest,
         measured=measured,

@@ -20,6 +20,7 @@ from packaging.utils import canonicalize_name
 from models.cores import usable_cores
 from models.errors import LooplineError, first_of
 from models.planner.topology import fast_groups, read_links, slowest_link
+from models.report.facts import WHAT_TO_DO
 from tasks.host import database, stores
 from tasks.host.object_store import object_store
 from tasks.host.ports import holder, taken_ports
@@ -314,7 +315,7 @@ def _behind(workspace: Workspace) -> list[Finding]:
                 lag.tool.lower(),
                 "warn",
                 f"{lag.tool} lacks {lag.num_rows} {lag.rows} of {lag.project}, for {lag.seconds / 60:.0f} min at most",
-                f"see that {lag.tool} is reachable, then `loopline reap` or `loopline up` carries them",
+                f"see that {lag.tool} is reachable, then `loopline reap` or `loopline up` carries them; `{WHAT_TO_DO}`",
             )
             for lag in lags(workspace.state)
             if lag.seconds > LATE_S

@@ -38,6 +38,7 @@ from tasks.platform.report_pages import known_pages, loop_pages
 from tasks.platform.services import ServiceState, services_of
 from tasks.state import findings, registered_models, shared_files
 from tasks.state.champion_moves import newest_moves
+from tasks.state.lags import lags
 from tasks.state.step_records import latest_records, newest_records
 from tasks.state.store_sizes import measured
 
@@ -122,6 +123,7 @@ class _Rows(NamedTuple):
     undecided: Mapping[str, list[Signal]]
     moves: Mapping[str, list[ChampionMove]]
     projections: Mapping[str, Projection]
+    behind: Mapping[str, list[facts.Lag]]
     most: int
 
 
@@ -153,8 +155,16 @@ def _rows(workspace: Workspace, folders: Mapping[str, Path], names: Sequence[str
         open_signals.undecided_of_all(workspace),
         moves,
         registered_models.projections(state),
+        _behind(state),
         limit,
     )
+
+
+def _behind(state: Path) -> dict[str, list[facts.Lag]]:
+    by_project: dict[str, list[facts.Lag]] = {}
+    for lag in lags(state):
+        by_project.setdefault(lag.project, []).append(lag)
+    return by_project
 
 
 def _lit(
@@ -188,7 +198,7 @@ def _facts(project: Project, spec: Spec, rows: _Rows, now: float, memories: Memo
         registry=registry.trouble,
         mlflow=projection.trouble,
         mlflow_looked=projection.looked,
-        num_waiting=max(0, moves[0].number - projection.number) if moves else 0,
+        behind=rows.behind.get(spec.name, []),
         champion=registry.champion,
         challenger=registry.challenger,
         previous=registry.previous,

@@ -2,35 +2,11 @@
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
-from typing import NamedTuple
 
+from models.report.facts import Lag as Lag
 from tasks.host import database
 from tasks.state.outbox import waiting_loops
-
-
-class Lag(NamedTuple):
-    """What a tool lacks of a project.
-
-    Args:
-        tool: MLflow or Prefect.
-        rows: What it lacks: logs of loops, moves of champions, events.
-        project: The project.
-        num_rows: The number of these.
-        since: When the oldest began to wait, Unix time; the log of a loop waits from the loop's end.
-    """
-
-    tool: str
-    rows: str
-    project: str
-    num_rows: int
-    since: float
-
-    @property
-    def seconds(self) -> float:
-        """For how long the oldest has waited."""
-        return max(0.0, time.time() - self.since)
 
 
 def lags(root: Path) -> list[Lag]:

@@ -76,11 +76,15 @@ def test_status_and_plan_say_when_mlflow_was_looked_at_and_status_what_waits(sta
         looked = Projection(number=2, alias="2", looked=time.time() - 14, trouble="MLflow is away")
         registered_models.save(connection, "tiny", looked)
     status = CliRunner().invoke(loopline, ["status", "tiny"], catch_exceptions=False).output
-    assert "MLflow       does not follow: MLflow is away; moves that wait for it: 1\n" in status
+    assert "MLflow       does not follow: MLflow is away\n" in status
+    assert re.search(r"MLflow       moves that wait for it: 1, the oldest (now|\d s ago)\n", status)
+    assert "what to do: loopline docs how-to/when-it-fails#a-tool-is-behind\n" in status
     assert re.search(r"looked       MLflow was last looked at \d\d s ago", status)
     (project,) = json.loads(CliRunner().invoke(loopline, ["status", "tiny", "--json"]).stdout)["projects"]
     assert (project["mlflow"], project["moves_waiting"]) == ("MLflow is away", 1)
     assert project["mlflow_looked"] == looked.looked
+    (lag,) = project["behind"]
+    assert (lag["tool"], lag["rows"], lag["num_rows"]) == ("MLflow", "moves", 1)
     plan = CliRunner().invoke(loopline, ["plan", "tiny", "--json"], catch_exceptions=False)
     assert re.fullmatch(r"MLflow was last looked at \d\d s ago\n", plan.stderr)
     assert json.loads(plan.stdout)

@@ -11,6 +11,7 @@ from models.report import overview_page as page
 from models.report.facts import (
     FinishedLoop,
     IngestSummary,
+    Lag,
     LastLoop,
     PendingApproval,
     SearchSummary,
@@ -201,3 +202,14 @@ def test_a_look_at_another_version_is_not_shown_as_the_champions() -> None:
     html = render_project(facts(monitor=before), NOW, [])
     assert "there is no champion to monitor" not in html
     assert "version 2 has not been watched yet" in html
+
+
+def test_pages_say_what_waits_for_a_tool_since_when_and_what_to_do() -> None:
+    lags = [Lag("MLflow", "moves", "flights", 2, NOW - 300), Lag("Prefect", "events", "flights", 1, NOW - 7200)]
+    project = facts(behind=lags, mlflow="<b>away</b>")
+    for html in (page.render_index(workspace(project)), page.render_project(project, NOW, [])):
+        text = " ".join(Outline(html).text.split())
+        assert "flightsMLflowdoes not follow: <b>away</b>" in text
+        assert "flightsMLflowmoves25 min ago flightsPrefectevents12 h ago" in text
+        assert "What to do: loopline docs how-to/when-it-fails#a-tool-is-behind" in text
+    assert "Waits for a tool" not in page.render_index(workspace(facts())) + page.render_project(facts(), NOW, [])

@@ -6,6 +6,7 @@ import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections import namedtuple
 from datetime import UTC, datetime
 from pathlib import Path
@@ -14,6 +15,7 @@ import pyarrow as pa
 import pytest
 
 from models.pipeline.records import StepRecord
+from models.report.facts import WHAT_TO_DO
 from models.serving.registry_comparison import Projection
 from tasks.host import database
 from tasks.host.processes import SERVICE
@@ -22,6 +24,7 @@ from tasks.loop.history import LoopRecord, save_loop
 from tasks.loop.step_cache import StepCache
 from tasks.operations import doctor
 from tasks.operations.doctor import Finding, examine
+from tasks.prefect.events import Event, store
 from tasks.state import registered_models
 from tasks.state.predictions import label_store
 from tests.conftest import MakeProject
@@ -65,6 +68,17 @@ def test_moves_that_mlflow_does_not_follow_are_named_with_their_cure(workspace: 
         registered_models.save(connection, "flights", Projection("home", looked=1.0))
     assert doctor._moves(workspace) == [Finding("moves", "warn", "MLflow does not follow tiny", why)]
     assert findings(workspace)["moves"].cure == why
+
+
+def test_a_tool_that_lacks_rows_for_minutes_is_named_with_the_page_of_what_to_do(workspace: Workspace) -> None:
+    ages_s = {"tiny": 600, "new": 1}  # a carrier takes a moment
+    with database.writing(workspace.state) as connection:
+        for project, age_s in ages_s.items():
+            store(connection, Event(name="loopline.loop.ended", project=project, text="", at=time.time() - age_s))
+    (finding,) = [finding for finding in examine(workspace) if "Prefect lacks" in finding.detail]
+    assert (finding.what, finding.state) == ("prefect", "warn")
+    assert finding.detail == "Prefect lacks 1 events of tiny, for 10 min at most"
+    assert WHAT_TO_DO in finding.cure
 
 
 def test_a_copy_with_the_name_of_another_project_is_wrong(workspace: Workspace, make_project: MakeProject) -> None:
