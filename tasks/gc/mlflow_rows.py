@@ -20,7 +20,7 @@ from tasks.gc.retention import history_days
 from tasks.gc.snapshot import WITHDRAWN, Snapshot
 from tasks.host import database, stores
 from tasks.host.workspace import Workspace
-from tasks.mlflow import embedded_store, garbage
+from tasks.mlflow import embedded_store, garbage, registry_reader
 from tasks.state import registered_models, versions
 from tasks.state.versions import StoredVersion, address_of
 
@@ -50,6 +50,7 @@ def _check(workspace: Workspace, project: str) -> None:
             f"{project}: its model belongs to workspace {owner}, which cleans it up: use `loopline gc` there"
         )
     embedded_store.initialise(workspace)
+    registry_reader.check_answers()
 
 
 def old_versions(snapshot: Snapshot) -> Iterator[GarbageCandidate]:

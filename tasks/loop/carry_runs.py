@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from models.errors import StoreError
 from tasks.host.workspace import Workspace
 from tasks.loop.short_process import ShortProcess, carry
+from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import MlflowExporter
 from tasks.state.outbox import waiting_loops
 
@@ -49,6 +50,7 @@ class RunCarrier:
             self.process.start(projects)
 
 
+@registry_reader.reading()  # a tracking store that is away is asked for one loop alone
 def _deliver(workspace: Workspace, projects: list[str]) -> list[str]:
     """Deliver the lines of the projects' ended loops; return why some still wait."""
     troubles = []

@@ -13,6 +13,7 @@ from models.files import storing, write_text
 from tasks.host import sqlite_files
 from tasks.host.stores import artifact_root, database_file, has_file, initialised_mark, is_embedded, mlflow_lock
 from tasks.host.workspace import Workspace
+from tasks.mlflow import registry_reader
 from tasks.mlflow.client import client
 from tasks.mlflow.lost_store import refuse_lost_file
 
@@ -21,12 +22,13 @@ if TYPE_CHECKING:
 
 
 def open_client(workspace: Workspace) -> MlflowClient:
-    """Return a client of the tracking store; the embedded one is created first.
+    """Return a client of the tracking store; the embedded one is created first, a server is asked whether it answers.
 
     Raises:
-        StoreError: The store cannot be opened or created, or was lost.
+        StoreError: The store cannot be opened or created, was lost, or does not answer within a few seconds.
     """
     initialise(workspace)
+    registry_reader.check_answers()
     return client()
 
 

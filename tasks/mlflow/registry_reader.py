@@ -14,6 +14,7 @@ import urllib.error
 import urllib.parse
 import urllib.request
 from collections.abc import Collection, Iterator, Mapping, Sequence
+from http import HTTPStatus
 from http.client import HTTPResponse
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,6 +30,8 @@ from tasks.state import registered_models
 from tasks.state.champion_moves import named_version, named_versions
 from tasks.state.workspace_id import own_id
 
+ANSWER_S = 5.0
+"""How long MLflow's server may take to say that it is there."""
 _thread = threading.local()
 _NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """MLflow's error codes for a model, a version or an alias that does not exist."""
@@ -175,11 +178,36 @@ def _ask(endpoint: str, **query: str) -> dict[str, Any] | None:
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if not is_server(uri):
         return _through_mlflow(endpoint, query)
+    with _asked_once():
+        return rest(endpoint, query)
+
+
+def check_answers() -> None:
+    """Ask MLflow's server, if that is the registry, whether it answers; its client would wait three times 15 s.
+
+    Raises:
+        StoreError: It is away, or has not answered within ANSWER_S.
+    """
+    uri = os.environ["MLFLOW_TRACKING_URI"]
+    if not is_server(uri):
+        return
+    with _asked_once(), reaching_store():
+        try:
+            opened(f"{uri.rstrip('/')}/health", ANSWER_S).close()
+        except urllib.error.HTTPError as error:
+            error.close()
+            if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:  # a proxy may know no such page
+                raise
+
+
+@contextlib.contextmanager
+def _asked_once() -> Iterator[None]:
+    """Within `reading`, raise the error of a server that was away, in place of asking it again."""
     errors: list[StoreError] = getattr(_thread, "errors", [])
     if errors:
         raise errors[0]
     try:
-        return rest(endpoint, query)
+        yield
     except StoreError as error:
         errors.append(error)
         raise

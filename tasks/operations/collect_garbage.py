@@ -29,6 +29,7 @@ from tasks.host.leases import Lease
 from tasks.host.locks import tried
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.history import LOOP_LOCK, lease_of
+from tasks.mlflow import registry_reader
 
 DAILY_S, DAILY_BYTES = 600.0, 50e9
 """What the platform may take for it a day: time, and bytes that it removes."""
@@ -39,6 +40,7 @@ LEASE = "gc"
 """The lease by which one process collects the garbage of a workspace at a time."""
 
 
+@registry_reader.reading()  # a tracking store that is away is asked for one project alone
 def listed(workspace: Workspace, only: str | None = None) -> tuple[Snapshot, collect.Collection]:
     """Return what there is of each kind, and why it is kept; nothing is changed.
 

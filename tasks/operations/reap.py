@@ -36,9 +36,10 @@ from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, is_running, last_loo
 from tasks.loop.lifecycle import intent_of
 from tasks.loop.outcome import conclude_killed
 from tasks.loop.runners import dead_runners, remove_runners
+from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import MlflowExporter
 from tasks.prefect.flow_runs import close_task_runs, crash_runs, ended_with_open_tasks, is_run_cancelled
-from tasks.prefect.prefect_server import PrefectServer
+from tasks.prefect.prefect_server import PrefectServer, is_healthy
 from tasks.prefect.worker import pool_of
 from tasks.ranks.launcher import cancel_left
 from tasks.ranks.places import find_place
@@ -137,12 +138,13 @@ def _removed(paths: Iterable[Path]) -> Iterator[str]:
 
 def _delivered(workspace: Workspace) -> Iterator[str]:
     """Deliver the logs of ended loops; no project's lock is held, since the tracking store may be silent for long."""
-    for loop_id, loop in waiting_loops(workspace.state).items():
-        try:
-            MlflowExporter(workspace, loop.project, loop_id).deliver(timeout_s=0)
-            yield f"{loop_id}: delivered what waited for the tracking store"
-        except StoreError as error:
-            yield f"{loop_id}: still waits: {error}"
+    with registry_reader.reading():
+        for loop_id, loop in waiting_loops(workspace.state).items():
+            try:
+                MlflowExporter(workspace, loop.project, loop_id).deliver(timeout_s=0)
+                yield f"{loop_id}: delivered what waited for the tracking store"
+            except StoreError as error:
+                yield f"{loop_id}: still waits: {error}"
 
 
 def _cancelled_training(workspace: Workspace, state: Path, loop: LoopRecord) -> Iterator[str]:
@@ -197,7 +199,7 @@ def _flow_runs(state: Path) -> Iterator[str]:
 def _task_runs(workspace: Workspace) -> Iterator[str]:
     """Close tasks that Prefect lists as open in ended flow runs; if the server is down, the next pass tries again."""
     api = PrefectServer(workspace).api()
-    if api is None:
+    if api is None or not is_healthy(api):
         return
     pool = pool_of(workspace) if "prefect" in elsewhere(workspace) else None
     with contextlib.suppress(StoreError):

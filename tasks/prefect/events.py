@@ -47,7 +47,7 @@ DECISION_MADE = "loopline.decision.made"
 STORM_S = 10.0
 """Signals of one kind and project that come within this time start one run."""
 BATCH = 50
-TIMEOUT_S = 10.0
+TIMEOUT_S = 5.0
 WAITING = "waiting"
 _NAMESPACE = uuid.UUID("6c6f6f70-6c69-6e65-8000-6576656e7473")
 

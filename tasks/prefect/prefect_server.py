@@ -188,7 +188,7 @@ class PrefectServer:
 
 def is_healthy(url: str) -> bool:
     """Return whether a Prefect API at this address is healthy."""
-    return answers(f"{url}/health")
+    return answers(f"{url}/health", ANSWER_S)
 
 
 def answers(url: str, timeout_s: float = ANSWER_S) -> bool:

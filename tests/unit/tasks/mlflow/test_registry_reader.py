@@ -1,6 +1,7 @@
 """The quick look into the registry gives what MLflow would say, and an absent registry is no registry."""
 
 import json
+import socket
 import subprocess
 import sys
 from collections.abc import Iterator
@@ -16,7 +17,8 @@ from models.serving.registry_comparison import OWNER, Projection
 from tasks.host import database as state_database
 from tasks.host import stores
 from tasks.host.workspace import Workspace
-from tasks.mlflow.registry_reader import aliased, foreign_owner
+from tasks.mlflow import registry_reader
+from tasks.mlflow.registry_reader import aliased, check_answers, foreign_owner, reading
 from tasks.state import registered_models
 from tests.serving import register
 
@@ -99,6 +101,27 @@ def test_a_registry_that_is_away_is_a_store_error(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     with pytest.raises(StoreError, match=r"127\.0\.0\.1:1"):
         aliased("tiny")
+
+
+def test_a_server_is_asked_whether_it_answers_before_mlflows_client_waits_for_it(
+    server: type[Answers], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for code in (200, 401, 404):
+        server.code = code
+        check_answers()
+        assert server.asked[0] == "/health"
+    server.code, server.asked = 500, ("", None)
+    with reading():
+        for address in ("/health", ""):  # the second time it is not asked
+            with pytest.raises(StoreError, match=r"cannot be used: HTTP Error 500.*loopline reap"):
+                check_answers()
+            assert server.asked[0] == address
+            server.asked = ("", None)
+    monkeypatch.setattr(registry_reader, "ANSWER_S", 0.1)
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # as a server that was stopped by SIGSTOP
+        monkeypatch.setenv("MLFLOW_TRACKING_URI", f"http://127.0.0.1:{silent.getsockname()[1]}")
+        with pytest.raises(StoreError, match="timed out"):
+            check_answers()
 
 
 def test_a_shared_registry_that_nobody_looked_at_is_asked_whose_a_model_is(
