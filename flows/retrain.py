@@ -9,11 +9,13 @@ from typing import Any
 
 from prefect import State, flow, get_run_logger, task
 from prefect.cache_policies import NO_CACHE
+from prefect.client.orchestration import get_client
 from prefect.context import FlowRunContext
+from prefect.exceptions import ObjectNotFound
 from prefect.flow_runs import suspend_flow_run
 from prefect.input.run_input import RunInput
 from prefect.runtime import flow_run
-from prefect.states import Completed
+from prefect.states import Completed, Scheduled
 
 from models.errors import DataError, GateRefused
 from models.triggers.signal import Decision, Kind, Signal, clock
@@ -107,7 +109,6 @@ def _carried_round(project: Project, decision: Decision) -> dict[str, Any] | Sta
 
 
 def _name_run(name: str) -> None:
-    from prefect.client.orchestration import get_client
 
     with get_client(sync_client=True) as client:
         client.update_flow_run(flow_run.id, name=name)
@@ -138,9 +139,6 @@ def _question(decision: Decision) -> str:
 
 def _weigh_again(decision: Decision) -> None:
     """Schedule a new run for this signal at the end of its wait; signals of the same minute share a run."""
-    from prefect.client.orchestration import get_client
-    from prefect.states import Scheduled
-
     context = FlowRunContext.get()
     deployment = context.flow_run.deployment_id if context and context.flow_run else None
     if decision.until is None or deployment is None or decision.signal.kind == "person":
@@ -159,9 +157,6 @@ def _weigh_again(decision: Decision) -> None:
 
 def _close_lost_question(project: Project) -> None:
     """Close the open question if its run was cancelled, timed out or deleted, because nobody can answer it."""
-    from prefect.client.orchestration import get_client
-    from prefect.exceptions import ObjectNotFound
-
     question = retraining.open_question(project)
     if question is None or question.flow_run is None or question.flow_run == str(flow_run.id):
         return

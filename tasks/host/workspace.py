@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING
 
 from models.errors import StoreError, UsageError
 from models.files import SPEC_FILE, storing
+from tasks.host import database
 
 if TYPE_CHECKING:
     from models.project_spec.blocks import Spec
@@ -193,8 +194,6 @@ class Workspace:
 
     def folders(self, only: str | None = None) -> dict[str, Path]:
         """Return the folder of each project (or of one) of which this workspace ran a loop, by their specs' names."""
-        from tasks.host import database
-
         if database.is_absent(self.state):  # a new workspace need not import SQLAlchemy
             return {}
         from sqlalchemy import func, select, tuple_
@@ -294,8 +293,6 @@ class Project:
 
         The copy keeps its own loops, or the two share them by their state database.
         """
-        from tasks.host import database
-
         other_workspace = owner.parent.parent
         alike = owner.parts[-2:] == self.folder.parts[-2:] and (
             database.is_shared() or (other_workspace / STATE).is_dir()

@@ -11,12 +11,14 @@ from typing import TYPE_CHECKING, Any
 from models.backtest import periods as cutting
 from models.backtest.periods import LabelClock, Period, PeriodRule
 from models.backtest.policies import DEFAULT, EVERY, Policy, drafted, plain
-from models.backtest.replay import PolicyHistory
+from models.backtest.replay import PolicyHistory, replay
 from models.errors import UsageError
 from models.files import write_json, write_text
+from models.metrics.metrics import metric_of
 from models.nets.catalogue import can_begin, net_name
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_document
+from models.sources.read import read_table
 from models.training.families import nets_of, search_space
 from models.training.search_space import shown, with_params
 from tasks.host.locks import held
@@ -58,7 +60,6 @@ def backtest(project: Project, overrides: Sequence[str], request: BacktestReques
         StoreError: Another backtest of the project runs.
     """
     from models.report.backtest import render_backtest
-    from models.sources.read import read_table
 
     began = time.perf_counter()
     spec = project.spec(overrides)
@@ -147,7 +148,6 @@ def _plan(past: TimeOrderedRows, cut: PeriodRule, request: BacktestRequest, spec
 def _replayed(
     policies: list[Policy], plan: _Plan, clock: LabelClock, world: BacktestCache, progress: ReplayProgress
 ) -> list[PolicyHistory]:
-    from models.backtest.replay import replay
 
     courses = []
     for policy in policies:
@@ -160,7 +160,6 @@ def _weighed(
     project: Project, spec: Spec, world: BacktestCache, past: TimeOrderedRows, plan: _Plan, courses: list[PolicyHistory]
 ) -> Backtest:
     from models.backtest.regret import FEW_PERIODS, Backtest, BacktestPeriod, policy_regrets, recommended, summary
-    from models.metrics.metrics import metric_of
 
     by_name = {period.name: period for period in plan.replayed}
     metric = metric_of(spec.goal, world.preparation(courses[0].first.model), project.folder)

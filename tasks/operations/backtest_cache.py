@@ -24,13 +24,18 @@ import numpy as np
 
 from models.backtest.periods import Period, RowRange, TimeOrderedRows
 from models.backtest.replay import TrainingOutcome, VerdictOutcome
+from models.data.preparation import PREPARATION_FILE, Preparation
+from models.data.weights import raw_weights
 from models.errors import DataError, TrainingError
 from models.files import read_json, replacing_folder, sha256, storing, write_json
 from models.inference.portable import MODEL_FILE
+from models.judge.verdict import Verdict
+from models.metrics.metrics import metric_of
 from models.nets.catalogue import net_name
 from models.pipeline.keys import Parts, key_of
 from models.pipeline.steps import BY_NAME, ENCODING_CODE, EXPORT_CODE, INPUT_ROWS
 from models.project_spec.blocks import Spec
+from models.training.checkpoints.weights import weights_sha256
 from models.training.ensemble import fit_members, members_of
 from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob, TrainingResult, begun
 from tasks.host.workspace import Project
@@ -43,8 +48,7 @@ from tasks.state.keyed_cache import KeyedCache, arrays, document
 if TYPE_CHECKING:
     from models.backtest.contest import Score
     from models.backtest.monitor import PastPredictions
-    from models.data.preparation import Preparation
-    from models.judge.verdict import Estimate, Verdict
+    from models.judge.verdict import Estimate
     from models.metrics.metrics import Metric
     from models.monitoring.assess import AssessmentRules
     from models.monitoring.reference import Reference
@@ -226,7 +230,6 @@ class BacktestCache:
 
     def _watched(self, model: str) -> AssessmentRules:
         """Return the rules that assess a model's windows: its reference, and the metric of its own verdict."""
-        from models.metrics.metrics import metric_of
         from models.monitoring.assess import AssessmentRules
         from models.monitoring.contract import bounds_of
 
@@ -261,7 +264,6 @@ class BacktestCache:
         `best` is the best champion so far.
         """
         from models.backtest.contest import contest
-        from models.judge.verdict import Verdict
 
         best = None if best == champion else best
         rivals = {"input:champion": champion or "", **({"input:best champion so far": best} if best else {})}
@@ -288,7 +290,6 @@ class BacktestCache:
         inputs |= {} if name is None else {"weight": name}
 
         def make() -> dict[str, Any]:
-            from models.data.weights import raw_weights
 
             predicted = self.predictions(model, rows)
             weights = None if name is None else raw_weights(self._past.table.column(name), name)[predicted.row]
@@ -300,8 +301,6 @@ class BacktestCache:
 
     def preparation(self, model: str) -> Preparation:
         """Return the preparation of a trained model."""
-        from models.data.preparation import Preparation
-
         if model not in self._loaded:
             self._loaded[model] = Preparation.load(self._model_folder(model))
         return self._loaded[model]
@@ -336,7 +335,6 @@ class BacktestCache:
         """Prepare, train and export, continuing after a kill; `trained.json` is written last."""
         from models.backtest.period_rows import prepare_known
         from models.data.encode import write_tensors
-        from models.data.preparation import PREPARATION_FILE
 
         folder = self._model_folder(key)
         with storing(folder):
@@ -373,8 +371,6 @@ class BacktestCache:
         return trained
 
     def _job(self, folder: Path, prepared: Path, tensors: Path, start: str | None) -> TrainingJob:
-        from models.data.preparation import Preparation
-        from models.metrics.metrics import metric_of
 
         spec, preparation = self._spec, Preparation.load(prepared)
         metric = metric_of(spec.goal, preparation, self._project.folder)
@@ -400,8 +396,6 @@ class BacktestCache:
 
     def _origin(self, model: str) -> InitialWeights | None:
         """Return the weights of an earlier model of this replay, or None if it is not a net."""
-        from models.training.checkpoints.weights import weights_sha256
-
         weights = self._model_folder(model) / WEIGHTS_FILE
         if not weights.exists():
             return None

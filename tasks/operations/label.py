@@ -6,7 +6,8 @@ import time
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import pyarrow as pa
 
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.errors import UsageError
@@ -17,9 +18,6 @@ from tasks.host.workspace import Project
 from tasks.state.add_labels import add_labels, take_in
 from tasks.state.ingest_segments import PATIENCE_S, moving, receive_held, share_labels
 from tasks.state.predictions import label_store, latest_labels
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 
 def accept(
@@ -45,8 +43,6 @@ def accept(
         again; `waiting`: added labels whose id has no prediction yet (they are matched when it comes); `empty`: rows
         without a label.
     """
-    import pyarrow as pa
-
     state, now = project.state(spec.name), datetime.fromtimestamp(time.time(), UTC)
     table = checked_labels(rows, id_column, _preparation(project, spec), display_name)
     moments = pa.array([now] * table.num_rows, pa.timestamp("us", tz="UTC"))
@@ -81,8 +77,6 @@ def forget(project: Project, spec: Spec, ids: Sequence[str], *, labeller: str) -
     Returns:
         The number of withdrawn labels.
     """
-    import pyarrow as pa
-
     state, unique = project.state(spec.name), list(dict.fromkeys(ids))
     with moving(state, PATIENCE_S):
         receive_held(state)

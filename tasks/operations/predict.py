@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.cores import usable_cores
 from models.errors import DataError, UsageError
-from models.files import Hashes, read_json, sha256, storing, write_json
+from models.files import Hashes, read_json, sha256, storing, whole_file, write_json
 from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Spec
 from models.project_spec.references import source_file
@@ -276,8 +276,6 @@ def _began_ms(work: PredictionJob, unit: PredictionUnit) -> int:
 def _write_part(work: PredictionJob, part: PredictionPart, table: pa.Table) -> None:
     import pyarrow.parquet as pq
 
-    from models.files import whole_file
-
     with whole_file(work.part(part.number)) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
@@ -302,7 +300,6 @@ def _assemble(work: PredictionJob, parts: list[PredictionPart], out: Path) -> No
     """Write the output from its parts atomically."""
     import pyarrow.parquet as pq
 
-    from models.files import whole_file
     from models.inference.batch import shown_columns
 
     def shown(part: PredictionPart) -> pa.Table:

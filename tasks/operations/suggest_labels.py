@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
 
 from models.errors import DataError, UsageError
 from models.feedback.columns import INPUT, LABEL, RAW
+from models.files import whole_file
 from models.kinds.task import PerTask, refusal
 from models.project_spec.blocks import Spec
 from tasks.host.workspace import Project
@@ -233,8 +234,6 @@ def _nothing(cached: CachedModel) -> DataError:
 def write_csv(table: pa.Table, to: Path | BinaryIO) -> None:
     """Write a table as CSV, to a file atomically or to a stream."""
     import pyarrow.csv as pc
-
-    from models.files import whole_file
 
     if not isinstance(to, Path):
         pc.write_csv(table, to)

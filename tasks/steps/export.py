@@ -6,10 +6,12 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.data.preparation import Preparation
 from models.errors import StoreError
 from models.files import read_json, sha256, write_text
 from models.inference.names import FP32, UNCHANGED_FILE
 from models.inference.portable import MODEL_FILE
+from models.metrics.metrics import metric_of
 from models.pipeline.records import StepRecord
 from models.training.job import JOB_FILE
 from tasks.host import memory
@@ -81,9 +83,7 @@ def _optimised(loop: Loop, prepared: Path, folder: Path, knows_validation: bool)
     An ensemble with a member that has learnt from the validation rows has no variants. Measured on these rows, whatever
     weakens its other members would look like a gain.
     """
-    from models.data.preparation import Preparation
     from models.export.bench import optimise
-    from models.metrics.metrics import metric_of
 
     spec, preparation = loop.spec, Preparation.load(folder)
     metric = metric_of(spec.goal, preparation, loop.project.folder)
@@ -118,14 +118,12 @@ def _log(outbox: Outbox, served: str, table: list[VariantMeasurement]) -> None:
 
 
 def _reference(prepared: Path, folder: Path) -> Path:
-    from models.data.preparation import Preparation
     from models.monitoring.build import build
 
     return build(prepared, folder / MODEL_FILE, Preparation.load(folder)).save(folder)
 
 
 def _background(prepared: Path, folder: Path) -> list[Path]:
-    from models.data.preparation import Preparation
     from models.export.background import write_background
 
     written = write_background(folder, prepared, Preparation.load(folder))

@@ -12,6 +12,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from models.data import feeds
 from models.data.preparation import Preparation
 from models.errors import LooplineError, TrainingError, UsageError
 from models.files import write_bytes, write_json
@@ -112,8 +113,6 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
 
 def _check_goal(spec: Spec, prepared: Input) -> None:
     """Check before any training that the goal's metric is defined on the test targets."""
-    from models.data import feeds
-
     goal, preparation = spec.goal.reference, Preparation.load(prepared.folder)
     if goal in METRICS and is_of_numbers(goal):
         target = feeds.targets(prepared.folder, "test")

@@ -14,6 +14,8 @@ from models.feedback.columns import FEEDBACK_FILE
 from models.files import write_json, write_text
 from models.pipeline.records import StepRecord
 from models.project_spec.reserved_columns import ROW_COLUMN
+from models.sources.read import read_table, write_table
+from models.validation.expectations import prepared_checks, raw_checks, reference
 from tasks.loop.champion import champion_stays
 from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
 from tasks.loop.loop_pages import keep_page
@@ -39,10 +41,8 @@ def validate_raw(loop: Loop) -> tuple[StepRecord, bool]:
         GateRefused: A rejecting expectation failed: nothing is trained, the champion stays, the rows are in quarantine.
         DataError: Great Expectations could not evaluate a check: an outage is not bad data.
     """
-    from models.validation.expectations import raw_checks
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
-        from models.sources.read import read_table
 
         # Labelled predictions were checked row by row at ingest: rows from callers must not stop the training.
         table = read_table(inputs["ingest"].file("raw.parquet"))
@@ -61,11 +61,9 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
         GateRefused: A rejecting expectation failed.
         DataError: Great Expectations could not evaluate a check.
     """
-    from models.validation.expectations import prepared_checks, reference
     from models.validation.single_predictors import single_predictors
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
-        from models.sources.read import read_table
 
         prepared = inputs["prepare"]
         preparation = Preparation.load(prepared.folder)
@@ -93,8 +91,6 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
 
 def _labelled(inputs: Inputs) -> np.ndarray:
     """Return the row numbers of labelled predictions in the raw table, int64 (labelled predictions,): the last rows."""
-    from models.sources.read import read_table
-
     files = inputs["ingest"].files
     if FEEDBACK_FILE not in files:
         return np.zeros(0, np.int64)
@@ -161,8 +157,6 @@ def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Pa
 
 def _quarantine(loop: Loop, stage: str, outcome: expectations.ValidationOutcome, table: pa.Table) -> Path:
     """Store the unchanged rejected table, and its failing rows with a reason each, for a person to inspect."""
-    from models.sources.read import write_table
-
     folder = loop.state / "quarantine" / loop.id / stage
     folder.mkdir(parents=True, exist_ok=True)
     write_table(table, folder / "table.parquet")

@@ -9,6 +9,7 @@ import contextlib
 import copy
 import math
 import os
+import warnings
 import zlib
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -340,8 +341,6 @@ def importances(study: optuna.Study) -> dict[str, float]:
     Source: PED-ANOVA, Watanabe et al. (2023), https://arxiv.org/abs/2304.10255: it compares the best tenth of the
     trials with all. The import takes a second, because Optuna loads scikit-learn with it.
     """
-    import warnings
-
     import optuna
 
     complete = study.get_trials(deepcopy=False, states=(optuna.trial.TrialState.COMPLETE,))
@@ -397,8 +396,6 @@ def _fixed(params: Mapping[str, Any], seed: int) -> Any:
 
 def _among_families(search: Search, fixed: Mapping[str, Any], seed: int) -> Any:
     """Return a sampler for the dimensions of one family. Source: `group` in Optuna's documentation of TPESampler."""
-    import warnings
-
     from optuna import samplers
     from optuna.exceptions import ExperimentalWarning
 
@@ -411,7 +408,6 @@ def _among_families(search: Search, fixed: Mapping[str, Any], seed: int) -> Any:
 
 
 def _with_fixed(params: Mapping[str, Any], base: Any) -> Any:
-    import warnings
 
     from optuna import samplers
     from optuna.exceptions import ExperimentalWarning
