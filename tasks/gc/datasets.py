@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import select
+
 from tasks.gc.candidates import GarbageCandidate
 from tasks.gc.retention import DVC_REMOTE, owns_remote
 from tasks.gc.snapshot import WITHDRAWN, Snapshot
 from tasks.host import database
+from tasks.host.tables import step_records, versions
 from tasks.host.workspace import Project, Workspace
 from tasks.tools import dvc_garbage, dvc_view, study_tables
 
@@ -74,10 +77,6 @@ def _named(
     workspace: Workspace, project: str, step: str, fields: Sequence[str], tags: Sequence[str]
 ) -> tuple[set[str], set[str]]:
     """Return what the withdrawn records of a project name, and what other rows of the workspace name."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import versions
-
     with database.reading(workspace.state) as connection:
         withdrawn = _results(connection, f"{WITHDRAWN}{step}", project=project)
         unneeded = {result[name] for result in withdrawn for name in fields if result.get(name)}
@@ -90,20 +89,12 @@ def _named(
 
 
 def _results(connection: Connection, step: str, **columns: str) -> list[dict[str, Any]]:
-    from sqlalchemy import select
-
-    from tasks.host.tables import step_records
-
     rows = select(step_records.c.content).filter_by(step=step, **columns)
     return [content.get("result") or {} for content in connection.scalars(rows)]
 
 
 def _forget(workspace: Workspace, project: str, step: str, fields: Sequence[str], gone: set[str]) -> None:
     """Remove the withdrawn records of which all is gone, or named by other rows."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import step_records
-
     mine = step_records.c.project == project, step_records.c.step == f"{WITHDRAWN}{step}"
     with database.writing(workspace.state) as connection:
         rows = connection.execute(select(step_records.c.number, step_records.c.content).where(*mine)).all()

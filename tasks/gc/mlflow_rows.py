@@ -13,12 +13,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlalchemy import select
+
 from models.errors import StoreError
 from models.serving.registry import WITHDRAWN as TAG
 from tasks.gc.candidates import GarbageCandidate
 from tasks.gc.retention import history_days
 from tasks.gc.snapshot import WITHDRAWN, Snapshot
 from tasks.host import database, stores
+from tasks.host.tables import deliveries, outbox
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store, garbage, registry_reader
 from tasks.state import registered_models, versions
@@ -104,10 +107,6 @@ def remove_versions(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:
 
 def old_runs(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
     """Yield the runs of loops, those of trials included."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import deliveries
-
     place = stores.artifact_root(snapshot.workspace)
     with database.reading(snapshot.workspace.state) as connection:
         rows = connection.execute(select(deliveries).where(deliveries.c.project.in_(list(snapshot.projects)))).all()
@@ -119,8 +118,6 @@ def old_runs(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
 
 def withdraw_runs(connection: Connection, project: str, chosen: Sequence[GarbageCandidate]) -> None:
     """Withdraw the deliveries of loops, and the rest of their lines."""
-    from tasks.host.tables import deliveries, outbox
-
     names = [candidate.name for candidate in chosen]
     rows = deliveries.c.project == project, deliveries.c.loop_id.in_(names)
     connection.execute(deliveries.update().where(*rows).values(project=f"{WITHDRAWN}{project}", at=0.0))
@@ -129,10 +126,6 @@ def withdraw_runs(connection: Connection, project: str, chosen: Sequence[Garbage
 
 def remove_runs(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:
     """Delete the runs of withdrawn deliveries; an hour or a day later, remove them from MLflow's tables."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import deliveries
-
     root, names = snapshot.workspace.state, [f"{WITHDRAWN}{project}" for project in snapshot.projects]
     with database.reading(root) as connection:
         rows = connection.execute(select(deliveries).where(deliveries.c.project.in_(names))).all()
@@ -149,8 +142,6 @@ def remove_runs(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:
 
 
 def _purge(snapshot: Snapshot, loops: Mapping[str, Mapping[str, str]], before: float) -> None:
-    from tasks.host.tables import deliveries
-
     root = snapshot.workspace.state
     with database.reading(root) as connection:
         tombstones = [

@@ -5,10 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import func, literal, select
+
 from tasks.gc.candidates import GarbageCandidate
 from tasks.gc.retention import DAY_S, history_days, keep_days
 from tasks.gc.snapshot import WITHDRAWN, Snapshot
 from tasks.host import database
+from tasks.host.tables import deliveries, events, outbox
+from tasks.host.tables import step_records as table
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Table
@@ -27,10 +31,6 @@ def step_records(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
 
 def withdraw_records(connection: Connection, project: str, chosen: Sequence[GarbageCandidate]) -> None:
     """Remove records; those that name data in DVC or a study are withdrawn until these are gone."""
-    from sqlalchemy import literal
-
-    from tasks.host.tables import step_records as table
-
     for step in {candidate.name.partition(" ")[0] for candidate in chosen}:
         numbers = [int(candidate.name.split()[1]) for candidate in chosen if candidate.name.startswith(f"{step} ")]
         rows = table.c.project == project, table.c.number.in_(numbers)
@@ -47,10 +47,6 @@ def withdraw_records(connection: Connection, project: str, chosen: Sequence[Garb
 
 def delivered_lines(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
     """Yield the lines of loops in the outbox, by loop, of which MLflow has all."""
-    from sqlalchemy import func, select
-
-    from tasks.host.tables import deliveries, outbox
-
     size, last = func.sum(func.length(_text(outbox))), func.max(outbox.c.number)
     rows = select(outbox.c.project, outbox.c.loop_id, size.label("size"), last.label("last")).group_by(
         outbox.c.project, outbox.c.loop_id
@@ -67,10 +63,6 @@ def delivered_lines(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
 
 def withdraw_lines(connection: Connection, project: str, chosen: Sequence[GarbageCandidate]) -> None:
     """Remove the lines of loops, unless another line came since."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import deliveries, outbox
-
     last = select(deliveries.c.number).where(deliveries.c.loop_id == outbox.c.loop_id).scalar_subquery()
     names = [candidate.name for candidate in chosen]
     rows = outbox.c.project == project, outbox.c.loop_id.in_(names), outbox.c.number <= last
@@ -79,10 +71,6 @@ def withdraw_lines(connection: Connection, project: str, chosen: Sequence[Garbag
 
 def past_events(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
     """Yield the events that Prefect has or has refused, by project; a signal without a decision stays."""
-    from sqlalchemy import func, select
-
-    from tasks.host.tables import events
-
     rows = select(events.c.project, func.count().label("count"), func.sum(func.length(_text(events))).label("size"))
     rows = rows.where(events.c.project.in_(list(snapshot.projects))).group_by(events.c.project)
     before = snapshot.now - history_days() * DAY_S
@@ -95,17 +83,11 @@ def past_events(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
 
 def withdraw_events(connection: Connection, project: str, chosen: Sequence[GarbageCandidate]) -> None:
     """Remove the old events of a project."""
-    from tasks.host.tables import events
-
     before = float(chosen[0].name.split()[-1])
     connection.execute(events.delete().where(events.c.project == project, _over(before)))
 
 
 def _over(before: float) -> ColumnElement[bool]:
-    from sqlalchemy import func
-
-    from tasks.host.tables import events
-
     return (events.c.state != "waiting") & ~events.c.is_open & (func.coalesce(events.c.sent, 0.0) < before)
 
 

@@ -9,11 +9,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sqlalchemy import func, select
+
 from models.pipeline.keys import key_of
 from models.pipeline.reachability import YOUNG, Node, needed
 from models.serving.registry import BEST, JUDGED_BEST, ChampionMove
 from tasks.gc.retention import DAY_S, champion_days, history_days, kept_loops
 from tasks.host import database
+from tasks.host.tables import loops, served_versions, step_records
 from tasks.host.workspace import Workspace
 from tasks.state import champion_moves, registered_models, step_store, versions
 from tasks.state.versions import StoredVersion
@@ -139,9 +142,7 @@ def take(
 
 def stamp_of(connection: Connection, project: str) -> Stamp:
     """Return the newest rows of a project."""
-    from sqlalchemy import func, select
-
-    from tasks.host.tables import champion_moves, loops, step_records
+    from tasks.host.tables import champion_moves
 
     def newest(column: Any) -> int:
         return connection.scalar(select(func.max(column)).where(column.table.c.project == project)) or 0
@@ -151,10 +152,6 @@ def stamp_of(connection: Connection, project: str) -> Stamp:
 
 
 def _loops(connection: Connection, project: ProjectRows, now: float) -> dict[str, Node]:
-    from sqlalchemy import func, select
-
-    from tasks.host.tables import loops
-
     used = func.coalesce(loops.c.ended, loops.c.began).label("used")
     rows = select(loops.c.loop_id, loops.c.saved, loops.c.state, used).where(loops.c.project == project.name)
     rows = rows.order_by(loops.c.saved.desc())
@@ -234,10 +231,6 @@ def _versions(
 
 def _reasons(connection: Connection, project: ProjectRows, moves: Sequence[ChampionMove], now: float) -> dict[str, str]:
     """Return why versions are needed, by number; moves are newest first."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import served_versions
-
     heard = served_versions.c.project == project.name, served_versions.c.at > now - HEARD_S
     reasons = dict.fromkeys(connection.scalars(select(served_versions.c.version).where(*heard)), "a server has it")
     if project.stamp.challenger:
@@ -255,10 +248,6 @@ def _reasons(connection: Connection, project: ProjectRows, moves: Sequence[Champ
 
 
 def _records(connection: Connection, project: str) -> list[StoredRecord]:
-    from sqlalchemy import select
-
-    from tasks.host.tables import step_records
-
     columns = [step_records.c[name] for name in ("number", "step", "key")]
     rows = select(*columns, database.text(step_records.c.content)).where(
         step_records.c.project == project, step_records.c.step.not_like(f"{WITHDRAWN}%")

@@ -15,6 +15,12 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sqlalchemy import JSON, MetaData, NullPool, column, create_engine, func, inspect, select
+from sqlalchemy import table as named
+from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SAWarning, StatementError
+from sqlalchemy.schema import AddConstraint, DropConstraint
+from sqlalchemy.types import NULLTYPE
+
 from models.errors import StoreError, one_line
 from tasks.host import old_schema, sqlite_files
 from tasks.host.database import shown
@@ -75,8 +81,6 @@ def create_database(server: URL, name: str) -> None:
     Raises:
         StoreError: The user may not make databases.
     """
-    from sqlalchemy.exc import DBAPIError
-
     engine = _engine(server.set(database="postgres")).execution_options(isolation_level="AUTOCOMMIT")
     quoted = engine.dialect.identifier_preparer.quote(name)
     try:
@@ -142,8 +146,6 @@ def copy_rows(source: Path, target: URL, contents: Contents, seeds: Mapping[str,
     Raises:
         StoreError: The source changed meanwhile, the target has other tables or columns, or other rows.
     """
-    from sqlalchemy.schema import AddConstraint, DropConstraint
-
     with _snapshot(source) as read, writing_to(target) as write:
         write.exec_driver_sql(f"select pg_advisory_xact_lock({_LOCK})")
         write.exec_driver_sql("set local time zone 'UTC'")  # SQLite has no zones: its times are in UTC
@@ -179,8 +181,6 @@ def mark_moved(source: Path, contents: Contents, address: str) -> None:
     Raises:
         StoreError: The file has changed since its rows were copied.
     """
-    from sqlalchemy import NullPool, create_engine
-
     engine = create_engine(f"sqlite:///{source}", poolclass=NullPool, connect_args={"isolation_level": None})
     with engine.connect() as connection:
         connection.exec_driver_sql("begin immediate")  # nobody writes between the look and the mark
@@ -201,9 +201,6 @@ def is_more(rows: Mapping[str, int], seeds: Mapping[str, int]) -> bool:
 def _same_tables(read: Connection, write: Connection, where: str) -> list[Table]:
     """Return the target's tables, which must be those of the source."""
     import warnings
-
-    from sqlalchemy import MetaData, inspect
-    from sqlalchemy.exc import SAWarning
 
     metadata = MetaData()
     with warnings.catch_warnings():
@@ -227,10 +224,6 @@ def _copy_table(read: Connection, write: Connection, table: Table) -> None:
 
     JSON stays the text that it is: SQL's NULL and the null of JSON are not the same.
     """
-    from sqlalchemy import JSON, column, select
-    from sqlalchemy import table as named
-    from sqlalchemy.types import NULLTYPE
-
     written = [stored for stored in table.columns if stored.computed is None]
     for stored in written:
         if isinstance(stored.type, JSON):
@@ -244,8 +237,6 @@ def _copy_table(read: Connection, write: Connection, table: Table) -> None:
 @contextlib.contextmanager
 def _fitting(where: str) -> Iterator[None]:
     """Convert errors of values to a StoreError: SQLite stores any value in any column."""
-    from sqlalchemy.exc import DataError, IntegrityError, StatementError
-
     try:
         yield
     except (StatementError, ValueError, LookupError) as error:
@@ -259,8 +250,6 @@ def _fitting(where: str) -> Iterator[None]:
 
 def _set_sequences(connection: Connection, tables: list[Table]) -> None:
     """Let the next number of each table come after those that were copied."""
-    from sqlalchemy import func, select
-
     for table in tables:
         if table.autoincrement_column is not None:
             name = connection.dialect.identifier_preparer.format_table(table)
@@ -288,17 +277,12 @@ def _rows(connection: Connection) -> dict[str, int]:
 
 
 def _names(connection: Connection) -> list[str]:
-    from sqlalchemy import inspect
-
     return sorted(set(inspect(connection).get_table_names()) - set(_VERSIONS))
 
 
 @contextlib.contextmanager
 def _snapshot(source: Path) -> Iterator[Connection]:
     """Yield a connection that only reads a file of SQLite, all from one moment."""
-    from sqlalchemy import NullPool, create_engine
-    from sqlalchemy.exc import DBAPIError
-
     url = f"sqlite:///{sqlite_files.read_only(source)}&uri=true"
     engine = create_engine(url, poolclass=NullPool, connect_args={"isolation_level": None})
     try:
@@ -318,8 +302,6 @@ def writing_to(url: URL) -> Iterator[Connection]:
     Raises:
         StoreError: It cannot be used, or does not take a row.
     """
-    from sqlalchemy.exc import DBAPIError, IntegrityError
-
     try:
         with _engine(url).begin() as connection:
             yield connection
@@ -335,6 +317,4 @@ def writing_to(url: URL) -> Iterator[Connection]:
 
 
 def _engine(url: URL) -> Engine:
-    from sqlalchemy import NullPool, create_engine
-
     return create_engine(url, poolclass=NullPool)

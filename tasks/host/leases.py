@@ -22,9 +22,12 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import select
+
 from models.errors import LeaseLostError, StoreError
 from tasks.host import database, processes
 from tasks.host.reconnecting import patience
+from tasks.host.tables import leases
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
@@ -58,10 +61,6 @@ class Lease:
         Raises:
             LeaseLostError: Another process has the lease.
         """
-        from sqlalchemy import select
-
-        from tasks.host.tables import leases
-
         row = connection.execute(select(leases).where(leases.c.name == self.name)).first()
         if row is None or row.epoch != self.epoch:
             holder = _shown(row.holder) if row else "another process"
@@ -133,10 +132,6 @@ def tried(state: Path, name: str, timeout_s: float = 0.0, above: int = 0) -> Ite
 
 def is_leased(state: Path, name: str) -> bool:
     """Return whether a process holds the lease, as far as the database knows: without a shared one, False."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import leases
-
     with database.reading(state) as connection:
         row = connection.execute(select(leases).where(leases.c.name == name)).first()
         return row is not None and _is_valid(row.holder, row.until, database.now(connection))
@@ -159,10 +154,6 @@ def void_leases(connection: Connection, seen: Mapping[str, int] = MappingProxyTy
         connection: A connection that writes.
         seen: The highest epoch of each lease that was seen in another store; the copy may lack the lease.
     """
-    from sqlalchemy import select
-
-    from tasks.host.tables import leases
-
     connection.execute(leases.update().values(until=None, epoch=leases.c.epoch + RESTORED))
     epochs = {row.name: row.epoch for row in connection.execute(select(leases.c.name, leases.c.epoch))}
     for name, epoch in seen.items():
@@ -173,10 +164,6 @@ def void_leases(connection: Connection, seen: Mapping[str, int] = MappingProxyTy
 
 def _take(state: Path, name: str, above: int = 0) -> Lease | dict[str, Any]:
     """Take a lease that nobody holds; return the holder if somebody does."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import leases
-
     with database.writing(state) as connection:
         now = database.now(connection)
         # locked: a renewal in this moment comes before, or finds the lease taken
@@ -205,8 +192,6 @@ def _renew(lease: Lease, ended: threading.Event) -> None:
 
 def _extend(lease: Lease, ttl_s: float | None) -> None:
     """Let the lease run out in `ttl_s` seconds, or release it; nothing happens if another process has taken it."""
-    from tasks.host.tables import leases
-
     with database.updating(lease.state) as connection:
         mine = (leases.c.name == lease.name, leases.c.epoch == lease.epoch)
         until = None if ttl_s is None else database.clock(connection) + ttl_s

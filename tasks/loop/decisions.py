@@ -7,9 +7,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pydantic import ValidationError
+from sqlalchemy import or_, select
 
 from models.triggers.signal import Decision, Signal
 from tasks.host import database
+from tasks.host.tables import decisions
 
 if TYPE_CHECKING:
     from sqlalchemy import ColumnElement, Connection, Row
@@ -28,8 +30,6 @@ def record_next(state: Path, decision: Decision, before: Decision | None) -> Dec
     Raises:
         StoreError: The database cannot be written.
     """
-    from tasks.host.tables import decisions
-
     with database.writing(state.parents[1]) as connection:
         last = next(iter(_read(connection, state, decisions.c.flow_run == decision.flow_run, limit=1)), None)
         if last is not None and last != before:
@@ -48,8 +48,6 @@ def record(state: Path, decision: Decision) -> None:
     Raises:
         StoreError: The database cannot be written.
     """
-    from tasks.host.tables import decisions
-
     with database.writing(state.parents[1]) as connection:
         connection.execute(decisions.insert(), _row(state, decision))
 
@@ -64,8 +62,6 @@ def newest(root: Path, projects: Sequence[str], limit: int) -> dict[str, list[De
 
     `root` is the workspace's state folder, `.loopline`.
     """
-    from tasks.host.tables import decisions
-
     decided: dict[str, list[Decision]] = {}
     rows = database.newest(decisions.c.number, limit, _columns(), project=projects)
     with database.reading(root) as connection:
@@ -81,10 +77,6 @@ def concerning(root: Path, signals: Mapping[str, Sequence[Signal]]) -> dict[str,
         root: The workspace's state folder, `.loopline`.
         signals: Signals by project, at least one of each.
     """
-    from sqlalchemy import or_, select
-
-    from tasks.host.tables import decisions
-
     decided: dict[str, list[Decision]] = {project: [] for project in signals}
     ids = {signal.id for signals_of_project in signals.values() for signal in signals_of_project}
     since = min((signal.at for signals_of_project in signals.values() for signal in signals_of_project), default=0.0)
@@ -99,8 +91,6 @@ def concerning(root: Path, signals: Mapping[str, Sequence[Signal]]) -> dict[str,
 
 def of_flow_run(state: Path, flow_run: str) -> Decision | None:
     """Return the last decision of a run of the `retrain` flow, or None; a repeated run does not decide again."""
-    from tasks.host.tables import decisions
-
     return next(iter(_newest(state, decisions.c.flow_run == flow_run, limit=1)), None)
 
 
@@ -112,10 +102,6 @@ def _newest(state: Path, *conditions: ColumnElement[bool], limit: int | None = N
 def _read(
     connection: Connection, state: Path, *conditions: ColumnElement[bool], limit: int | None = None
 ) -> list[Decision]:
-    from sqlalchemy import select
-
-    from tasks.host.tables import decisions
-
     mine = select(*_columns()).where(decisions.c.project == state.name, *conditions)
     return [_decision(row) for row in connection.execute(mine.order_by(decisions.c.number.desc()).limit(limit))]
 
@@ -130,8 +116,6 @@ def _row(state: Path, decision: Decision) -> dict[str, Any]:
 
 
 def _columns() -> list[ColumnElement[Any]]:
-    from tasks.host.tables import decisions
-
     plain = [column for column in decisions.c if column is not decisions.c.content]
     return [*plain, database.text(decisions.c.content)]
 

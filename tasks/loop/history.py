@@ -8,12 +8,15 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sqlalchemy import func, select
+
 from models.errors import StoreError
 from models.project_spec.blocks import Spec
 from models.triggers.signal import PastLoop, ProjectHistory
 from tasks.host import database, processes
 from tasks.host.leases import is_leased
 from tasks.host.locks import tried
+from tasks.host.tables import decisions, loops
 from tasks.host.workspace import Project, Workspace
 
 if TYPE_CHECKING:
@@ -77,8 +80,6 @@ def save_step(state: Path, loop_id: str, step: str, lease: Lease) -> None:
         LeaseLostError: Another process has taken over the loop.
         StoreError: The database cannot be written.
     """
-    from tasks.host.tables import loops
-
     with database.writing(state.parents[1], durable=False) as connection:
         lease.check(connection)
         connection.execute(loops.update().where(loops.c.loop_id == loop_id).values(step=step))
@@ -109,10 +110,6 @@ def close_loop(connection: Connection, state: Path, loop: PastLoop) -> None:
 
 def read_loops(state: Path) -> list[PastLoop]:
     """Return the project's loops in the order in which they ended."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import loops
-
     columns = [loops.c[name] for name in PastLoop.model_fields]
     ended = select(*columns).where(loops.c.project == state.name, loops.c.closed.is_not(None))
     with database.reading(state.parents[1]) as connection:
@@ -146,8 +143,6 @@ def last_loop(state: Path) -> LoopRecord | None:
 
 
 def _newest(root: Path, order: str, projects: Sequence[str], limit: int, names: Iterable[str]) -> Sequence[RowMapping]:
-    from tasks.host.tables import loops
-
     rows = database.newest(loops.c[order], limit, [loops.c[name] for name in ("project", *names)], project=projects)
     with database.reading(root) as connection:
         return connection.execute(rows).mappings().all()
@@ -210,10 +205,6 @@ def without_loops(workspace: Workspace) -> Iterator[list[str]]:
 
 def _upsert(connection: Connection, project: str, order: str, values: dict[str, Any]) -> None:
     """Write a loop's row; its number in the column `order` becomes the highest of the project."""
-    from sqlalchemy import func, select
-
-    from tasks.host.tables import loops
-
     highest = connection.scalar(select(func.max(loops.c[order])).where(loops.c.project == project)) or 0
     database.upsert(connection, loops, {**values, "project": project, order: highest + 1})
 
@@ -230,10 +221,6 @@ def _new_labels(state: Path, loops: list[PastLoop]) -> int:
 
 def _decided(state: Path, since: float) -> dict[str, Any]:
     """Return signals with a final decision, and the signal that waits for a person, unless the question timed out."""
-    from sqlalchemy import func, select
-
-    from tasks.host.tables import decisions
-
     mine = decisions.c.project == state.name
     last = select(func.max(decisions.c.number)).where(mine).group_by(decisions.c.signal)
     columns = select(decisions.c.signal, decisions.c.action, decisions.c.at, decisions.c.until)

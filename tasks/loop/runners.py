@@ -12,7 +12,10 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+from sqlalchemy import select
+
 from tasks.host import database, processes
+from tasks.host.tables import runners
 
 STALE_S = 3600.0
 """Age after which a process of another host counts as dead: it may be about to begin a loop."""
@@ -28,8 +31,6 @@ def add_runner(state: Path, flow_run: str | None = None) -> int:
     Raises:
         StoreError: The database cannot be written.
     """
-    from tasks.host.tables import runners
-
     row = {"project": state.name, "flow_run": flow_run, "process": processes.identity(), "since": time.time()}
     state.mkdir(parents=True, exist_ok=True)  # the reaper looks at the projects that have a folder
     with database.writing(state.parents[1]) as connection:
@@ -39,8 +40,6 @@ def add_runner(state: Path, flow_run: str | None = None) -> int:
 
 def remove_runners(state: Path, numbers: Collection[int]) -> None:
     """Remove notes by their numbers."""
-    from tasks.host.tables import runners
-
     with database.writing(state.parents[1]) as connection:
         connection.execute(runners.delete().where(runners.c.number.in_(numbers)))
 
@@ -65,10 +64,6 @@ def tag_of(process: Mapping[str, Any]) -> str:
 
 def dead_runners(state: Path) -> dict[int, UUID | str]:
     """Return for each note of a dead process the id of its flow run, or the tag of all runs that it began."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import runners
-
     with database.reading(state.parents[1]) as connection:
         notes = connection.execute(select(runners).where(runners.c.project == state.name)).all()
     return {

@@ -13,6 +13,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sqlalchemy import select
+
 from models.errors import GateRefused, LeaseLostError, StoreError, UsageError
 from models.serving.registry import ChampionMove
 from models.serving.registry_comparison import (
@@ -36,6 +38,7 @@ from models.serving.registry_comparison import (
 from tasks.host import database
 from tasks.host.carrying import WAIT_S, carrying
 from tasks.host.leases import Lease, leased
+from tasks.host.tables import loops
 from tasks.host.workspace import Workspace
 from tasks.mlflow.client import client, matches, reaching_store
 from tasks.mlflow.embedded_store import open_client
@@ -229,10 +232,6 @@ class Carrier:
         return self._read()
 
     def _is_written_here(self, state: RegistryState) -> bool:
-        from sqlalchemy import select
-
-        from tasks.host.tables import loops
-
         with database.reading(self.workspace.state) as connection:
             projection = registered_models.read(connection, self.model)
             own = set(connection.scalars(select(loops.c.loop_id).where(loops.c.project == self.model)))

@@ -17,6 +17,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
+from sqlalchemy.engine import make_url
+from sqlalchemy.exc import SQLAlchemyError
+
 from models.errors import StoreError, UsageError
 from tasks.host import database, stores
 from tasks.host.database_copy import (
@@ -173,8 +176,6 @@ def environment_of(moves: list[Move]) -> dict[str, str]:
 
 
 def _server(to: str) -> URL:
-    from sqlalchemy.engine import make_url
-
     server = make_url(normalised(MIGRATE_TO, to)).set(drivername="postgresql+psycopg")
     if not server.database:
         raise UsageError(f"{MIGRATE_TO}: got no database in the address, expected postgresql://user@host/loopline")
@@ -270,8 +271,6 @@ def _alone(workspace: Workspace) -> Iterator[None]:
 
 
 def _make_mlflow_tables(workspace: Workspace, address: str) -> None:
-    from sqlalchemy.exc import SQLAlchemyError
-
     del workspace
     try:
         embedded_store.make_tables(address)

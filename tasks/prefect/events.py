@@ -17,6 +17,7 @@ from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from pydantic import Field, ValidationError, field_validator
+from sqlalchemy import func, select
 
 from models.errors import StoreError
 from models.frozen_model import FrozenModel
@@ -24,6 +25,7 @@ from models.pipeline.keys import key_of
 from models.triggers.signal import Kind, Signal
 from tasks.host import database
 from tasks.host.locks import tried
+from tasks.host.tables import events
 from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
@@ -118,10 +120,6 @@ def send(workspace: Workspace, event: Event) -> bool:
 
 def store(connection: Connection, event: Event) -> None:
     """Store an event until Prefect has it, in the transaction of what it tells; `deliver` sends it afterwards."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import events
-
     row = {"id": event.id, "project": event.project, "content": database.plain(event), "state": WAITING}
     is_open = event.is_signal and bool(event.payload.get("signal"))
     if connection.scalar(select(events.c.id).where(events.c.id == event.id)) is None:
@@ -130,20 +128,12 @@ def store(connection: Connection, event: Event) -> None:
 
 def waiting(workspace: Workspace) -> int:
     """Return how many events Prefect has not received yet."""
-    from sqlalchemy import func, select
-
-    from tasks.host.tables import events
-
     with database.reading(workspace.state) as connection:
         return connection.scalar(select(func.count()).where(events.c.state == WAITING)) or 0
 
 
 def open_signals(workspace: Workspace) -> list[OpenSignal]:
     """Return the signals without a decision, in the order in which they were sent first."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import events
-
     rows = select(database.text(events.c.content), events.c.sent).where(events.c.is_open).order_by(events.c.number)
     with database.reading(workspace.state) as connection:
         stored = [(_parsed(row.content), row.sent) for row in connection.execute(rows)]
@@ -164,8 +154,6 @@ def change(workspace: Workspace, chosen: Iterable[Event], **values: Any) -> None
     Raises:
         StoreError: The database cannot be written.
     """
-    from tasks.host.tables import events
-
     with database.writing(workspace.state) as connection:
         connection.execute(events.update().where(events.c.id.in_([event.id for event in chosen])).values(values))
 
@@ -199,10 +187,6 @@ def _deliver(workspace: Workspace, address: str) -> int:
 
 def _waiting_after(workspace: Workspace, last: int) -> dict[int, Event | None]:
     """Return the next waiting events by their numbers, None for an unknown form: it waits, and delays no other."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import events
-
     columns = events.c.number, database.text(events.c.content)
     rows = select(*columns).where(events.c.state == WAITING, events.c.number > last)
     with database.reading(workspace.state) as connection:

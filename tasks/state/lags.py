@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from sqlalchemy import func, select
+
 from models.report.facts import Lag as Lag
 from tasks.host import database
+from tasks.host.tables import champion_moves, events, registered_models, workspace
 from tasks.state.outbox import waiting_loops
 
 
@@ -17,10 +20,6 @@ def lags(root: Path) -> list[Lag]:
 
     Cost: four queries.
     """
-    from sqlalchemy import func, select
-
-    from tasks.host.tables import champion_moves, events, registered_models, workspace
-
     models, moves, own_id = registered_models, champion_moves, select(workspace.c.id).scalar_subquery()
     is_ours = (models.c.owner == "") | (models.c.owner == own_id)
     later = select(moves.c.project, func.count(), func.min(moves.c.at))

@@ -12,7 +12,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from sqlalchemy import exists, func, select
+
 from tasks.host import database
+from tasks.host.tables import deliveries, loops, outbox
 
 if TYPE_CHECKING:
     from tasks.host.leases import Lease
@@ -85,10 +88,6 @@ class Outbox:
 
     def lines(self, after: int = 0) -> dict[int, dict[str, Any]]:
         """Return the lines with a higher number, by their numbers, in the order in which they were written."""
-        from sqlalchemy import select
-
-        from tasks.host.tables import outbox
-
         if self._state is None:
             return {}
         mine = (outbox.c.loop_id == self._loop_id, outbox.c.number > after)
@@ -97,8 +96,6 @@ class Outbox:
             return {row.number: row.content for row in connection.execute(rows)}
 
     def _write(self, line: dict[str, Any]) -> None:
-        from tasks.host.tables import outbox
-
         if self._state is None:
             return
         row = {"project": self._state.name, "loop_id": self._loop_id, "content": line}
@@ -110,10 +107,6 @@ class Outbox:
 
 def delivered(state: Path, loop_id: str) -> Delivered:
     """Return what MLflow has of a loop."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import deliveries
-
     with database.reading(state.parents[1]) as connection:
         row = connection.execute(select(deliveries).where(deliveries.c.loop_id == loop_id)).first()
     return Delivered(row.number, row.runs) if row else Delivered(0, {})
@@ -132,8 +125,6 @@ def set_delivered(state: Path, loop_id: str, delivery: Delivered, lease: Lease |
         LeaseLostError: Another process delivers now, and delivers the same lines once more.
         StoreError: The database cannot be written.
     """
-    from tasks.host.tables import deliveries
-
     with database.writing(state.parents[1]) as connection:
         if lease:
             lease.check(connection)
@@ -149,10 +140,6 @@ def set_delivered(state: Path, loop_id: str, delivery: Delivered, lease: Lease |
 
 def undelivered(state: Path) -> list[str]:
     """Return the project's loops with lines that MLflow lacks, sorted."""
-    from sqlalchemy import func, select
-
-    from tasks.host.tables import deliveries, outbox
-
     last = select(outbox.c.loop_id, func.max(outbox.c.number).label("number")).where(outbox.c.project == state.name)
     written = last.group_by(outbox.c.loop_id).subquery()
     delivered_number = func.coalesce(deliveries.c.number, 0)
@@ -176,10 +163,6 @@ def waiting_loops(workspace_state: Path) -> dict[str, WaitingLoop]:
 
     Cost: one query, which looks up two rows of each loop.
     """
-    from sqlalchemy import exists, func, select
-
-    from tasks.host.tables import deliveries, loops, outbox
-
     mine = (outbox.c.project == loops.c.project, outbox.c.loop_id == loops.c.loop_id)
     lacks = exists().where(*mine, outbox.c.number > func.coalesce(deliveries.c.number, 0))
     ended = func.coalesce(loops.c.ended, loops.c.began).label("ended")

@@ -11,8 +11,10 @@ import time
 from pathlib import Path
 
 from pydantic import BaseModel, Field
+from sqlalchemy import select
 
 from tasks.host import database
+from tasks.host.tables import store_sizes
 from tasks.host.workspace import Workspace
 
 STORES = ("projects", "mlflow", "prefect", "optuna", "dvc", "cache")
@@ -27,10 +29,6 @@ class StoreSizes(BaseModel):
 
 def measured(workspace: Workspace) -> StoreSizes:
     """Return the last measured sizes; empty if they were never measured."""
-    from sqlalchemy import select
-
-    from tasks.host.tables import store_sizes
-
     with database.reading(workspace.state) as connection:
         rows = connection.execute(select(store_sizes)).all()
     return StoreSizes(at=max((row.at for row in rows), default=None), stores={row.store: row.size for row in rows})
@@ -44,8 +42,6 @@ def measure(workspace: Workspace) -> StoreSizes:
     Raises:
         StoreError: The sizes cannot be saved.
     """
-    from tasks.host.tables import store_sizes
-
     sizes = StoreSizes(at=time.time(), stores={name: _size(workspace.state / name) for name in STORES})
     rows = [{"store": name, "size": size, "at": sizes.at} for name, size in sizes.stores.items()]
     with database.writing(workspace.state) as connection:
