@@ -14,12 +14,22 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow.parquet as pq
+
 from models.cores import usable_cores
+from models.data.header import no_such_column
 from models.errors import DataError, UsageError
 from models.files import Hashes, read_json, sha256, storing, whole_file, write_json
+from models.identity.hashing import SortedHashSet
+from models.inference.batch import ReadOptions, csv_types, examples, logged_columns, part_of, shown_columns
+from models.inference.loaded_model import LoadedModel, input_schema
+from models.inference.row_ids import own_ids, row_ids
 from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Spec
 from models.project_spec.references import source_file
+from models.sources.folders import PREDICTIONS, data_files, partition_of
+from models.sources.read import UNREADABLE
+from models.sources.row_batches import column_names, count_rows
 from tasks.host.locks import held
 from tasks.host.workspace import Project
 from tasks.loop.loop import Reporter, SilentReporter
@@ -30,7 +40,6 @@ from tasks.state.predictions import prediction_log
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from models.inference.batch import ReadOptions
     from models.inference.predict import Feed
 
 MADE_BY = b"loopline.work"
@@ -120,8 +129,6 @@ def predict(
         `rows`, `version`, `work` (the job's key), `out`, `logged` (rows added to the prediction log by this call),
         `seconds`, `notes`.
     """
-    from models.sources.folders import PREDICTIONS, data_files
-
     report, began = reporter or SilentReporter(), time.perf_counter()
     out = (out or source.with_name(f"{source.name.split('.')[0]}{PREDICTIONS}")).absolute()
     _check_out(out, source)
@@ -144,8 +151,6 @@ def _work(
     project: Project, spec: Spec, cached: CachedModel, files: list[Path], id_column: str | None, folder: Path | None
 ) -> PredictionJob:
     """Return the job with its units; of files with the same content and partition only the first is predicted."""
-    from models.sources.folders import partition_of
-
     hashes = Hashes(project.workspace.cache / "hashes.json")
     make = spec.data.features.make
     code = source_file(make, project.folder) if make else None
@@ -194,11 +199,6 @@ def _carry_out(work: PredictionJob, out: Path, report: Reporter) -> dict[str, An
 
 def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
     """Return all parts; existing part files are not made again."""
-    from models.identity.hashing import SortedHashSet
-    from models.inference.batch import part_of
-    from models.inference.loaded_model import LoadedModel
-    from models.sources.row_batches import count_rows
-
     version = work.version
     model = LoadedModel(work.spec.name, version.number, version.folder, threads=usable_cores())
     reading = _reading(work, model.preparation)
@@ -220,13 +220,6 @@ def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
 
 
 def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
-    import pyarrow.parquet as pq
-
-    from models.data.header import no_such_column
-    from models.inference.batch import ReadOptions, csv_types
-    from models.inference.loaded_model import input_schema
-    from models.sources.row_batches import column_names
-
     data, raw = work.spec.data, work.project.raw
     is_made = data.features.make is not None
     types = csv_types(preparation.column_inputs, pq.read_schema(raw) if raw.is_file() else None, is_made=is_made)
@@ -246,8 +239,6 @@ def _reading(work: PredictionJob, preparation: Any) -> ReadOptions:
 
 def _examples(work: PredictionJob, reading: ReadOptions) -> Iterator[tuple[PredictionUnit, int, int, pa.Table, Feed]]:
     """Yield for each part: its unit, its place there, the number of rows before it, its rows, and the graph's feed."""
-    from models.inference.batch import examples
-
     for unit in work.units:
         before = 0
         for place, (rows, feed) in enumerate(examples(reading, unit.files, unit.display_name)):
@@ -256,8 +247,6 @@ def _examples(work: PredictionJob, reading: ReadOptions) -> Iterator[tuple[Predi
 
 
 def _ids(work: PredictionJob, unit: PredictionUnit, rows: pa.Table, before: int, seen: Any) -> Any:
-    from models.inference.row_ids import own_ids, row_ids
-
     if work.id_column:
         return own_ids(rows.column(work.id_column), seen, before + 1, f"{unit.display_name}", work.id_column)
     return row_ids(unit.key, _began_ms(work, unit), before, rows.num_rows)
@@ -274,18 +263,12 @@ def _began_ms(work: PredictionJob, unit: PredictionUnit) -> int:
 
 
 def _write_part(work: PredictionJob, part: PredictionPart, table: pa.Table) -> None:
-    import pyarrow.parquet as pq
-
     with whole_file(work.part(part.number)) as temporary:
         pq.write_table(table, temporary, compression="zstd")
 
 
 def _log(work: PredictionJob, parts: list[PredictionPart]) -> int:
     """Append every part to the prediction log unless it is there already; return the number of new rows."""
-    import pyarrow.parquet as pq
-
-    from models.inference.batch import logged_columns
-
     log, added = prediction_log(work.state), 0
     for part in parts:
         key = f"{part.unit.key}:{part.place}"
@@ -298,9 +281,6 @@ def _log(work: PredictionJob, parts: list[PredictionPart]) -> int:
 
 def _assemble(work: PredictionJob, parts: list[PredictionPart], out: Path) -> None:
     """Write the output from its parts atomically."""
-    import pyarrow.parquet as pq
-
-    from models.inference.batch import shown_columns
 
     def shown(part: PredictionPart) -> pa.Table:
         path = work.part(part.number)
@@ -313,10 +293,6 @@ def _assemble(work: PredictionJob, parts: list[PredictionPart], out: Path) -> No
 
 
 def _check_out(out: Path, source: Path) -> None:
-    import pyarrow.parquet as pq
-
-    from models.sources.read import UNREADABLE
-
     if out.suffix != ".parquet":
         raise UsageError(f"--out {out}: got {out.suffix or 'no suffix'}, expected a .parquet file")
     if source.is_dir() and out.is_relative_to(source.absolute()):

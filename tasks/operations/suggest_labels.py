@@ -4,23 +4,37 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, BinaryIO, NamedTuple
+from typing import Any, BinaryIO, NamedTuple
 
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from pyarrow import csv
+
+from models.data.preparation import ROWS_FILE, Preparation
+from models.data.prepared_rows import rows_of
 from models.errors import DataError, UsageError
+from models.feedback.active_learning import (
+    CANDIDATES,
+    CELL,
+    choose_novel,
+    choose_uncertain,
+    positions,
+    thinned,
+    uncertainty,
+)
 from models.feedback.columns import INPUT, LABEL, RAW
 from models.files import whole_file
+from models.identity.hashing import hash_values
 from models.kinds.task import PerTask, refusal
+from models.monitoring.tally import predictions_of
 from models.project_spec.blocks import Spec
+from models.sources.row_batches import concatenated, sized
 from tasks.host.workspace import Project
 from tasks.mlflow.model_cache import CachedModel, cached_version
 from tasks.state.ingest_segments import receive
 from tasks.state.predictions import joined
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
-
-    from models.data.preparation import Preparation
 
 PIECE = 4096
 """Predictions that are compared at a time: many near-duplicates in one piece displace no other candidates."""
@@ -60,7 +74,6 @@ def ask(project: Project, spec: Spec, count: int) -> dict[str, Any]:
         )
     if reason := refusal(spec.data.task, "suggest_labels"):
         raise UsageError(f"{spec.name}: {reason}")
-    from models.data.preparation import Preparation
 
     cached = cached_version(project.workspace, spec.name)
     preparation = Preparation.load(cached.folder)
@@ -74,8 +87,6 @@ def _uncertain(
     project: Project, spec: Spec, cached: CachedModel, preparation: Preparation, count: int
 ) -> tuple[pa.Table, int, np.ndarray]:
     """Choose the most uncertain predictions that differ from each other, in one streaming pass over the log."""
-    from models.feedback.active_learning import CANDIDATES, CELL, choose_uncertain, positions, thinned, uncertainty
-    from models.sources.row_batches import concatenated, sized
 
     def points(rows: pa.Table) -> np.ndarray:
         is_table = preparation.kind == "table"
@@ -95,12 +106,6 @@ def _uncertain(
 def _novel(
     project: Project, spec: Spec, cached: CachedModel, preparation: Preparation, count: int
 ) -> tuple[pa.Table, int, np.ndarray]:
-    import numpy as np
-
-    from models.feedback.active_learning import choose_novel, positions
-    from models.identity.hashing import hash_values
-    from models.sources.row_batches import concatenated
-
     state = project.state(spec.name)
     pool: pa.Table | None = None
     num_rows = 0
@@ -119,10 +124,6 @@ def _novel(
 
 def _middle(pool: pa.Table, preparation: Preparation) -> np.ndarray:
     """Return the number that is predicted for each row (row,); of quantiles the one nearest to the median."""
-    import numpy as np
-
-    from models.monitoring.tally import predictions_of
-
     values = predictions_of(pool, preparation.task).reshape(pool.num_rows, -1)
     levels = [output.quantile or 0.5 for output in preparation.outputs] or [0.5]
     middle: np.ndarray = values[:, np.argmin(np.abs(np.array(levels) - 0.5))]
@@ -151,14 +152,6 @@ SUGGESTIONS: PerTask[Suggestion] = {
 
 def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparation) -> tuple[pa.Table, np.ndarray]:
     """Return inputs and labels of some training rows and of labelled predictions."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.parquet as pq
-
-    from models.data.preparation import ROWS_FILE
-    from models.data.prepared_rows import rows_of
-    from models.sources.row_batches import concatenated
-
     names = preparation.columns
     inputs = [f"{INPUT}{name}" for name in names]
     tables, values = [], [np.zeros(0)]
@@ -184,8 +177,6 @@ def _labelled(state: Path, project: Project, spec: Spec, preparation: Preparatio
 
 def _unlabelled(state: Path, cached: CachedModel) -> Iterator[pa.Table]:
     """Yield the champion's unlabelled predictions; those of earlier versions say less about its uncertainty."""
-    import pyarrow.compute as pc
-
     for table in joined(state, versions=[cached.number]):
         rows = table.filter(pc.is_null(table.column(LABEL)))
         if rows.num_rows:
@@ -193,8 +184,6 @@ def _unlabelled(state: Path, cached: CachedModel) -> Iterator[pa.Table]:
 
 
 def _chances(table: pa.Table) -> np.ndarray:
-    import numpy as np
-
     if table.column("scores").null_count == table.num_rows:
         positive: np.ndarray = table.column("score").to_numpy()
         return np.stack([1.0 - positive, positive], axis=1)
@@ -204,8 +193,6 @@ def _chances(table: pa.Table) -> np.ndarray:
 
 def _shown(rows: pa.Table, spec: Spec) -> pa.Table:
     """Return ids, input columns and an empty label column, without columns of bytes, which CSV cannot hold."""
-    import pyarrow as pa
-
     columns = {"id": rows.column("id")}
     for prefix in (INPUT, RAW):
         for name in rows.column_names:
@@ -218,9 +205,6 @@ def _shown(rows: pa.Table, spec: Spec) -> pa.Table:
 
 
 def _without_nan(column: pa.ChunkedArray) -> pa.ChunkedArray:
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     return pc.if_else(pc.is_nan(column), None, column) if pa.types.is_floating(column.type) else column
 
 
@@ -233,10 +217,8 @@ def _nothing(cached: CachedModel) -> DataError:
 
 def write_csv(table: pa.Table, to: Path | BinaryIO) -> None:
     """Write a table as CSV, to a file atomically or to a stream."""
-    import pyarrow.csv as pc
-
     if not isinstance(to, Path):
-        pc.write_csv(table, to)
+        csv.write_csv(table, to)
         return
     with whole_file(to) as temporary:
-        pc.write_csv(table, temporary)
+        csv.write_csv(table, temporary)
