@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
 from models.feedback.columns import LABEL
 from tasks.state.delta.delta_log import DeltaLog
 from tasks.state.predicted_ids import id_hashes
 from tasks.state.predictions import LABELLED_AT, count_known, label_store, latest_labels
-
-if TYPE_CHECKING:
-    import numpy as np
-    import pyarrow as pa
 
 
 def take_in(state: Path, labels: pa.Table) -> dict[str, int]:
@@ -23,8 +22,6 @@ def take_in(state: Path, labels: pa.Table) -> dict[str, int]:
 
     Cost: one look-up per id, however many predictions there are (`are_known`).
     """
-    import numpy as np
-
     new, counts = add_labels(state, labels)
     ids = np.unique(id_hashes(new.column("id"))) if new.num_rows else np.zeros(0, np.uint64)
     return {**counts, "waiting": len(ids) - count_known(state, ids)}
@@ -54,19 +51,12 @@ def add_labels(state: Path, labels: pa.Table) -> tuple[pa.Table, dict[str, int]]
 
 def new_labels(state: Path, labels: pa.Table) -> tuple[pa.Table, int]:
     """Return those labels that `add_labels` would add, and how many of them replace another label."""
-    import numpy as np
-    import pyarrow as pa
-
     places, corrected = _new(labels, label_store(state)) if labels.num_rows else (np.zeros(0, np.int64), 0)
     return labels.take(pa.array(places, pa.int64())), corrected
 
 
 def _new(labels: pa.Table, store: DeltaLog) -> tuple[np.ndarray, int]:
     """Return the positions of the new labels, and how many of them replace another label."""
-    import numpy as np
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
     stored = latest_labels(store, labels.column("id"))
     before, since = stored.column(LABEL), stored.column(LABELLED_AT)
     if pc.count_distinct(labels.column("id")).as_py() < labels.num_rows:
@@ -79,9 +69,6 @@ def _new(labels: pa.Table, store: DeltaLog) -> tuple[np.ndarray, int]:
 
 
 def _new_one_by_one(labels: pa.Table, before: list[str | None], since: list[int | None]) -> tuple[np.ndarray, int]:
-    import numpy as np
-    import pyarrow as pa
-
     latest: dict[str, tuple[str | None, int]] = {}
     places, corrected = [], 0
     columns = (labels.column("id"), labels.column(LABEL), labels.column("at").cast(pa.int64()))
