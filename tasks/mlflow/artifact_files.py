@@ -64,7 +64,7 @@ def _remove_behind_server(address: str) -> None:
     except urllib.error.HTTPError as error:
         error.close()
         raise refusal(error.code, address, "DELETE") or StoreError(
-            f"{address}: answered {error.code}: look at its log"
+            f"the server of {address} answered {error.code}: look at its log, or correct MLFLOW_TRACKING_URI"
         ) from error
 
 

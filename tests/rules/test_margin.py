@@ -188,7 +188,7 @@ def test_only_the_clean_up_removes_versions_of_a_model():
 
     tests/integration/test_gc.py holds that the clean-up keeps them.
     """
-    removals = ("delete_model_version(", "delete_logged_model", "delete_run(", "delete_artifacts")
+    removals = ("delete_model_version(", "delete_logged_model", "delete_run(", "artifact_files.remove(")
     files = [path for folder in ("models", "tasks", "flows") for path in Path(folder).rglob("*.py")]
     assert len(files) > 300
     removing = [path for path in files if any(name in path.read_text() for name in removals)]
