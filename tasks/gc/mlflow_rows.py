@@ -31,15 +31,17 @@ if TYPE_CHECKING:
     from sqlalchemy import Connection
 
 
-def pins_of(workspace: Workspace, projects: Sequence[str]) -> dict[str, dict[str, str]]:
-    """Return the aliases in MLflow by project and version; a project is left out whose aliases cannot be read."""
-    pins = {}
+def pins_of(workspace: Workspace, projects: Sequence[str]) -> tuple[dict[str, dict[str, str]], dict[str, str]]:
+    """Return the aliases in MLflow by project and version, and why those of other projects cannot be read."""
+    pins, unread = {}, {}
     for project in projects:
-        with contextlib.suppress(StoreError):
+        try:
             if versions.versions_of(workspace.state, project):
                 _check(workspace, project)
                 pins[project] = garbage.aliases_of(project)
-    return pins
+        except StoreError as error:
+            unread[project] = str(error)
+    return pins, unread
 
 
 def _check(workspace: Workspace, project: str) -> None:
@@ -64,7 +66,7 @@ def old_versions(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
             reason = snapshot.why(f"{project.name}/version:{version.number}")
             yield GarbageCandidate(project.name, version.number, _size(address_of(root, version.place)), reason)
         recorded = {version.number for version in project.versions}
-        if not project.versions:
+        if not project.versions or project.name in snapshot.unread:
             continue
         with contextlib.suppress(StoreError):  # the next time
             _check(snapshot.workspace, project.name)

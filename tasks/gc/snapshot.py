@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -84,12 +84,14 @@ class Snapshot:
         now: Unix time, seconds, by the database's clock.
         projects: By name.
         reasons: Why a version, loop, record or what they name is needed; see `models.pipeline.reachability`.
+        unread: The projects whose pins are not known.
     """
 
     workspace: Workspace
     now: float
     projects: Mapping[str, ProjectRows]
     reasons: Mapping[str, str] = field(default_factory=dict)
+    unread: Collection[str] = ()
 
     def why(self, *names: str) -> str:
         """Return why one of the names is needed; empty: none is."""
@@ -137,7 +139,7 @@ def take(
             nodes |= {**_loops(connection, project, now), **_step_records(project, uses[name])}
             nodes |= _versions(connection, project, pins.get(name), now)
         nodes |= {name: nodes.get(name, Node(now))._replace(root=reason) for name, reason in roots.items()}
-    return Snapshot(workspace, now, facts, needed(nodes, now - before))
+    return Snapshot(workspace, now, facts, needed(nodes, now - before), {*names} - {*pins})
 
 
 def stamp_of(connection: Connection, project: str) -> Stamp:

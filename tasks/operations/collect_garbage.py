@@ -54,21 +54,24 @@ def listed(workspace: Workspace, only: str | None = None) -> tuple[Snapshot, col
     folders = {path.name for path in (workspace.state / "projects").glob("*/")}
     names = {name for name in folders if re.fullmatch(NAME_PATTERN, name)} | set(workspace.folders())
     chosen = sorted(names & {only} if only else names)
-    roots, unread = _named_by_specs(workspace, chosen)
-    pins = {name: pins for name, pins in pins_of(workspace, chosen).items() if name not in unread}
-    snapshot = take(workspace, chosen, roots, pins)
-    return snapshot, find(snapshot)
+    roots, wrong = _named_by_specs(workspace, chosen)
+    pins, away = pins_of(workspace, chosen)
+    unread = {**away, **wrong}
+    snapshot = take(workspace, chosen, roots, {name: pins[name] for name in pins if name not in unread})
+    collection = find(snapshot)
+    collection.skipped |= {f"{name}, versions and what they need": reason for name, reason in unread.items()}
+    return snapshot, collection
 
 
-def _named_by_specs(workspace: Workspace, names: Collection[str]) -> tuple[dict[str, str], set[str]]:
-    """Return the versions with whose weights trainings begin, as roots, and the projects whose spec cannot be read."""
-    roots, unread = {}, set()
+def _named_by_specs(workspace: Workspace, names: Collection[str]) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the versions with whose weights trainings begin, as roots, and why specs of projects cannot be read."""
+    roots, unread = {}, {}
     for name, folder in workspace.folders().items():
         if name in names and (folder / SPEC_FILE).is_file():
             try:
                 start = Project(workspace, folder).spec().train.start
-            except UsageError:
-                unread.add(name)
+            except UsageError as error:
+                unread[name] = str(error)
                 continue
             if start and start.weights.isdecimal():
                 roots[f"{name}/version:{start.weights}"] = f"{name}: train.start.weights of the spec names it"
@@ -135,7 +138,8 @@ def main() -> None:
     stores.configure(workspace)
     collection = delete(workspace, limits=Limits(DAILY_S, DAILY_BYTES))
     freed = sum(collection.removed.values())
-    sys.stdout.write(f"{freed / 1e6:,.1f} MB that nothing needed are gone\n")
+    waiting = "".join(f"{what}: nothing was removed: {reason}\n" for what, reason in collection.skipped.items())
+    sys.stdout.write(f"{waiting}{freed / 1e6:,.1f} MB that nothing needed are gone\n")
 
 
 if __name__ == "__main__":

@@ -12,14 +12,14 @@ from click.testing import CliRunner
 from sqlalchemy import select
 
 from flows.commands.upkeep.gc import command
-from models.errors import GateRefused
+from models.errors import GateRefused, StoreError
 from tasks.gc.retention import KEEP_LOOPS
 from tasks.host import database, tables
 from tasks.host.locks import held
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.loop.history import LOOP_LOCK
-from tasks.mlflow import garbage
+from tasks.mlflow import embedded_store, garbage
 from tasks.mlflow.client import client
 from tasks.mlflow.delivery import experiment_id
 from tasks.operations.collect_garbage import MARK, DailyCollection
@@ -58,6 +58,24 @@ def test_it_shows_first_and_removes_when_told(workspace: Workspace, make_project
     removed = json.loads(run("--delete", "--json"))["removed"]
     assert removed["step folders"] == 14 * 5
     assert len(list(state.glob("work/*/*"))) == 7
+
+
+def test_it_says_what_waits_for_mlflow_and_for_a_right_spec(
+    workspace: Workspace, make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def fail(_: Workspace) -> None:
+        raise StoreError("MLflow is away")
+
+    monkeypatch.setattr(embedded_store, "initialise", fail)
+    project = make_project()
+    for number, days in enumerate((200, 150), 1):
+        add_loop(workspace, "tiny", number, days)
+    printed = run("--delete")
+    assert "tiny, versions and what they need: nothing was removed: MLflow is away" in printed
+    assert not list(project.state("tiny").glob("work/*/*")), "what does not need MLflow goes"
+    assert versions.versions_of(workspace.state, "tiny")
+    project.spec_path.write_text("name: tiny\ngoal: [wrong]\n")
+    assert "tiny, versions and what they need: nothing was removed: " in run("--delete")
 
 
 def add_versions(workspace: Workspace) -> dict[int, str]:

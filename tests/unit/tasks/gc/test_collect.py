@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from models.errors import StoreError
+from tasks.gc.candidates import Kind
 from tasks.gc.collect import KINDS, Collection, Limits, find, remove
 from tasks.gc.snapshot import ProjectRows, Snapshot, take
 from tasks.host import leases
@@ -146,6 +148,19 @@ def test_what_a_kill_left_is_found(workspace: Workspace, past: Path) -> None:
     remove(snapshot, collection, alone, Limits(), LOCAL)
     assert not left.exists()
     assert not cached.exists()
+
+
+def test_a_tool_that_is_away_stops_only_what_it_holds(workspace: Workspace, past: Path) -> None:
+    def fail(_: Snapshot, __: object) -> None:
+        raise StoreError("MLflow is away")
+
+    kinds = [Kind("runs", lambda _: [], remove=fail), *LOCAL]
+    snapshot = take(workspace, [NAME], {}, {NAME: {}})
+    collection = find(snapshot, kinds)
+    remove(snapshot, collection, alone, Limits(), kinds)
+    assert collection.skipped == {"runs": "MLflow is away"}
+    assert "runs" not in collection.removed
+    assert collection.removed["step folders"] > 0
 
 
 def test_every_kind_has_a_name_of_its_own() -> None:
