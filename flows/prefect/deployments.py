@@ -32,7 +32,8 @@ if TYPE_CHECKING:
 
 SLUG = "spec"
 PATIENCE_S = 240.0
-"""How long a busy server is tried again, beside the minute for which Prefect's own client repeats each request."""
+"""How long a busy server is tried again after the last deployment that it took, beside the minute for which Prefect's
+own client repeats each request."""
 PAUSE_S = 2.0
 CONTENT = {
     "description",
@@ -176,7 +177,7 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
 
     What the server has as it should be is left alone. The pool's deployments whose project is gone are removed. A pool
     of another type is replaced, and the runs that wait in it are moved, which is noted. A busy server is tried again
-    for PATIENCE_S; a repeat finishes what a failure leaves.
+    for PATIENCE_S after the last deployment that it took; a repeat finishes what a failure leaves.
 
     Args:
         workspace: The workspace, whose work pool is created if needed.
@@ -193,13 +194,16 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
 
     specs = list(_specs(projects, note))
     plans = [plan for project, spec in specs for plan in planned(project, spec)]
-    deadline = time.monotonic() + PATIENCE_S
+    ids: dict[tuple[str, str], UUID] = {}
+    num_applied, deadline = 0, time.monotonic() + PATIENCE_S
     while True:
         try:
             with SyncClientContext() as context:  # also what `_apply` uses: each client reads all certificates
-                _deploy(context.client, workspace, [spec for _, spec in specs], plans, note)
+                _deploy(context.client, workspace, [spec for _, spec in specs], plans, ids, note)
             return plans
         except (httpx.HTTPError, PrefectHTTPStatusError, RuntimeError, StoreError) as error:
+            if len(ids) > num_applied:  # slow, but it goes on
+                num_applied, deadline = len(ids), time.monotonic() + PATIENCE_S
             if not is_busy(error) or time.monotonic() > deadline:
                 if isinstance(error, StoreError):
                     raise
@@ -216,13 +220,16 @@ def _deploy(
     workspace: Workspace,
     specs: list[Spec],
     plans: list[DeploymentPlan],
+    ids: dict[tuple[str, str], UUID],
     note: Callable[[str], None],
 ) -> None:
+    """Apply the plans; each deployment that Prefect has as it should be gets its id in `ids`."""
     api, pool = os.environ["PREFECT_API_URL"], pool_of(workspace)
     before = _existing(client, workspace, pool)
     is_new = make_pool(client, workspace, pool, note)
     make_queues(client, sorted({plan.queue for plan in plans} - {OTHERS}), pool)
-    ids = {(plan.flow, plan.name): _apply(plan, pool, before.get((plan.flow, plan.name))) for plan in plans}
+    for plan in plans:
+        ids[plan.flow, plan.name] = _apply(plan, pool, before.get((plan.flow, plan.name)))
     rest = [stored for key, stored in before.items() if key not in ids and (is_new or stored.work_pool_name is None)]
     for stored in rest:
         attach(client, stored, pool)

@@ -2,10 +2,13 @@
 
 import asyncio
 import urllib.error
+from contextlib import nullcontext
 from datetime import UTC, datetime
 from email.message import Message
 from itertools import islice
+from types import SimpleNamespace
 from typing import Any
+from uuid import UUID, uuid4
 
 import httpx
 import pytest
@@ -13,10 +16,12 @@ from prefect.deployments.runner import DeploymentApplyError
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.server.schemas.schedules import CronSchedule, IntervalSchedule, RRuleSchedule
 
+from flows.prefect import deployments
 from flows.prefect.deployments import _schedule, is_busy, planned, prefect_file
 from models.errors import StoreError
 from models.project_spec.reader import read_spec
 from models.project_spec.schedule import Schedule, parse
+from tasks.host.workspace import Workspace
 from tests.conftest import MakeProject
 
 SERVER = {"cron": CronSchedule, "interval": IntervalSchedule, "rrule": RRuleSchedule}
@@ -130,3 +135,27 @@ def answered(code: int) -> PrefectHTTPStatusError:
 )
 def test_a_busy_server_is_tried_again_and_one_that_refuses_is_not(error: Exception, busy: bool) -> None:
     assert is_busy(error) == busy
+
+
+@pytest.mark.parametrize(("num_taken", "fails"), [(9, False), (1, True)], ids=["goes on", "stands still"])
+def test_a_slow_server_is_waited_for_while_it_takes_deployments(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, num_taken: int, fails: bool
+) -> None:
+    """Each attempt takes longer than the patience, and ends in a failure; the tenth would succeed."""
+    now, attempts = [0.0], [0]
+
+    def attempt(_: Any, __: Any, ___: Any, ____: Any, ids: dict[tuple[str, str], UUID], _____: Any) -> None:
+        now[0] += deployments.PATIENCE_S + 1
+        attempts[0] += 1
+        if attempts[0] <= num_taken:
+            ids["train", str(attempts[0])] = uuid4()
+        if attempts[0] < 10:
+            raise httpx.ReadTimeout("late")
+
+    clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None)
+    monkeypatch.setattr(deployments, "time", clock)
+    monkeypatch.setattr(deployments, "_deploy", attempt)
+    monkeypatch.setattr("prefect.context.SyncClientContext", lambda: nullcontext(SimpleNamespace(client=None)))
+    with pytest.raises(StoreError, match="did not take the deployments") if fails else nullcontext():
+        deployments.deploy(workspace, [], note=lambda _: None)
+    assert attempts[0] == (2 if fails else 10)
