@@ -18,6 +18,8 @@ from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
+import orjson
+
 from models.errors import StoreError
 from models.files import read_json, write_bytes, write_json
 from models.serving.framing import is_torn, unframed
@@ -116,8 +118,6 @@ def share_labels(state: Path, labels: pa.Table) -> None:
     Raises:
         StoreError: The shared log cannot be reached; nothing was added.
     """
-    import orjson
-
     from tasks.state.add_labels import new_labels
 
     shared = shared_log(state)
@@ -136,8 +136,6 @@ def share_labels(state: Path, labels: pa.Table) -> None:
 
 def _share(state: Path, kind: Literal["predictions", "labels"], shared: SharedLog) -> int:
     """Move segments into the shared log; return how many records."""
-    import orjson
-
     folder = segments_folder(state, kind)
     if not waiting(folder):
         return 0
@@ -171,8 +169,6 @@ def _source(host: str, segment: str) -> str:
 
 def _receive(state: Path, shared: SharedLog) -> int:
     """Copy what is new in the shared log; a commit of the prediction log has the append that it reaches."""
-    import orjson
-
     log, note = prediction_log(state), state / "serving" / RECEIVED
     cursor = read_json(note)
     added = 0
@@ -243,8 +239,6 @@ def _move_labels(state: Path) -> int:
 
 def _move(folder: Path, known: Mapping[str, int], add: Callable[[list[Any], Mapping[str, int]], int]) -> int:
     """Read each segment on, add its records, store the offset, and delete segments that are finished."""
-    import orjson
-
     payloads: list[bytes] = []
     offsets: dict[Segment, int] = {}
     ended: list[Segment] = []
