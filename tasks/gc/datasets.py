@@ -45,11 +45,11 @@ def remote_data(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
 def remove_data(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:
     """Remove the data that withdrawn records name and no other record, version or `dvc.lock` of the workspace."""
     for name in snapshot.projects:
-        unneeded, needed = _named(snapshot.workspace, name, "version", DATA, DATA_TAGS)
+        unneeded, recorded, tagged = _named(snapshot.workspace, name, "version", DATA, DATA_TAGS)
         if unneeded:
             project = _project(snapshot.workspace, name)
-            gone = dvc_garbage.remove(project, unneeded, needed, from_remote=owns_remote())
-            _forget(snapshot.workspace, name, "version", DATA, gone | needed)
+            gone = dvc_garbage.remove(project, unneeded, recorded | tagged, from_remote=owns_remote())
+            _forget(snapshot.workspace, name, "version", DATA, gone | recorded)
 
 
 def old_studies(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
@@ -63,10 +63,10 @@ def old_studies(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
 def remove_studies(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:
     """Remove the studies that withdrawn records name and no other record or version of the workspace."""
     for project in snapshot.projects:
-        unneeded, needed = _named(snapshot.workspace, project, "search", ("study",), ("loopline.study",))
+        unneeded, recorded, tagged = _named(snapshot.workspace, project, "search", ("study",), ("loopline.study",))
         if unneeded:
-            study_tables.delete_studies(snapshot.workspace, unneeded - needed)
-            _forget(snapshot.workspace, project, "search", ("study",), unneeded)
+            study_tables.delete_studies(snapshot.workspace, unneeded - recorded - tagged)
+            _forget(snapshot.workspace, project, "search", ("study",), unneeded - (tagged - recorded))
 
 
 def _project(workspace: Workspace, name: str) -> Project:
@@ -75,17 +75,20 @@ def _project(workspace: Workspace, name: str) -> Project:
 
 def _named(
     workspace: Workspace, project: str, step: str, fields: Sequence[str], tags: Sequence[str]
-) -> tuple[set[str], set[str]]:
-    """Return what the withdrawn records of a project name, and what other rows of the workspace name."""
+) -> tuple[set[str], set[str], set[str]]:
+    """Return what the withdrawn records of a project name, what other records of the workspace do, and versions.
+
+    What a version alone still names keeps its withdrawn record: the version may go later, and names nothing then.
+    """
     with database.reading(workspace.state) as connection:
         withdrawn = _results(connection, f"{WITHDRAWN}{step}", project=project)
         unneeded = {result[name] for result in withdrawn for name in fields if result.get(name)}
         if not unneeded:
-            return set(), set()
-        needed = {result.get(name) for result in _results(connection, step) for name in fields}
+            return set(), set(), set()
+        recorded = {result[name] for result in _results(connection, step) for name in fields if result.get(name)}
         rows = connection.scalars(select(versions.c.tags).where(~versions.c.is_removed))
-        needed |= {stored.get(tag) for stored in rows for tag in tags}
-    return unneeded, {name for name in needed if name}
+        tagged = {stored[tag] for stored in rows for tag in tags if stored.get(tag)}
+    return unneeded, recorded, tagged
 
 
 def _results(connection: Connection, step: str, **columns: str) -> list[dict[str, Any]]:

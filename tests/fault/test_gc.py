@@ -127,8 +127,9 @@ def run_loops(root: Path, seed: int) -> None:
                     assert work.exists()
                     promised.write(f"train {NAME}-{aim}\n{work}\n")
                 objects = add_data(root, number)
-                add_loop(workspace, NAME, number, draw.choice([250, 250, 250, 10]))
-                if draw.random() < 0.2:
+                is_promoted = draw.random() < 0.2
+                add_loop(workspace, NAME, number, draw.choice([250, 250, 250, 10]), version=is_promoted)
+                if is_promoted:
                     crown(workspace, NAME, str(number))
                     promised.write("".join(f"{step} {NAME}-{number}\n" for step in STEPS))
                     promised.write("".join(f"{path}\n" for path in objects))
@@ -140,7 +141,7 @@ def run_loops(root: Path, seed: int) -> None:
 @pytest.mark.parametrize("kills", [3, pytest.param(200, marks=pytest.mark.soak)])
 def test_beside_loops_a_killed_clean_up_removes_nothing_that_is_needed(workspace: Workspace, kills: int) -> None:
     draw = random.Random(SEED)
-    add_loop(workspace, NAME, 1999, 250)
+    add_loop(workspace, NAME, 1999, 250, version=False)
     own = {path for path in add_data(workspace.root, 1999) if path.name != "ared"}
     add_loop(workspace, NAME, 2000, 0)
     add_data(workspace.root, 2000)

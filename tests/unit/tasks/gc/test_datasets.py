@@ -6,6 +6,7 @@ import optuna
 import pytest
 
 from tasks.gc import datasets, rows
+from tasks.gc.candidates import GarbageCandidate
 from tasks.gc.retention import DVC_REMOTE
 from tasks.gc.snapshot import take
 from tasks.host import database
@@ -81,3 +82,17 @@ def test_data_at_a_remote_stays_unless_nobody_else_uses_it(
     own = {found.name: found.reason for found in datasets.remote_data(snapshot)}
     assert own["raw1.dir"] == ""
     assert own["raw2.dir"]
+
+
+def test_data_that_a_version_still_names_is_found_when_the_version_goes(workspace: Workspace) -> None:
+    add_loop(workspace, "tiny", 1, 200, folders=False)
+    with database.writing(workspace.state) as connection:
+        chosen = [GarbageCandidate("tiny", "version 3", 0, "")]
+        rows.withdraw_records(connection, "tiny", chosen)
+    snapshot = take(workspace, ["tiny"], {}, {"tiny": {}})
+    datasets.remove_data(snapshot, [])
+    assert "gc:version tiny-1" in record_names(workspace)
+    with database.writing(workspace.state) as connection:
+        connection.execute(versions.delete())
+    datasets.remove_data(snapshot, [])
+    assert "gc:version tiny-1" not in record_names(workspace)
