@@ -29,6 +29,7 @@ ALLOWED = {
     "mlflow.server.fastapi_app.app": "the app behind the workspace's secret; `mlflow server` asks for none (3.17.2)",
     "mlflow.server.constants": "how that app is told its stores, as `mlflow server` tells it (3.17.2)",
     "mlflow.store.db.utils": "the name of a logger, whose errors become a StoreError (3.17.2)",
+    "dvc.repo.Repo": "objects of a remote by their hashes; `dvc gc` can be told only what stays (3.67.1)",
     "histogram._buckets": "many observations in one step: observe() takes one",
     "histogram._sum": "many observations in one step: observe() takes one",
     "super()._get_bracket_id": "brackets by positions, because a kill shifts the trials' numbers; has no public name",
