@@ -16,7 +16,7 @@ CACHE_DAYS = 30.0
 """How long the entries of backtests and unfinished batch predictions stay that nobody used."""
 
 
-class Place(NamedTuple):
+class FolderKind(NamedTuple):
     """Where files of one kind lie.
 
     Args:
@@ -59,14 +59,14 @@ def _logged(_: Snapshot, __: str, ___: Path) -> str:
 
 
 PLACES = (
-    Place("step folders", "work/*/*", keep_days, _nothing),
-    Place("pages", "pages/*", keep_days, _shown_loop),
-    Place("rejected rows", "quarantine/*", history_days, _loop),
-    Place("data references", "references/*.json", history_days, _version),
-    Place("shadow logs", "shadows/*", history_days, _version),
-    Place("batch predictions", "batch/????????????????", lambda: CACHE_DAYS, _finished),
-    Place("predictions and labels", "predictions", history_days, _logged),
-    Place("predictions and labels", "labels", history_days, _logged),
+    FolderKind("step folders", "work/*/*", keep_days, _nothing),
+    FolderKind("pages", "pages/*", keep_days, _shown_loop),
+    FolderKind("rejected rows", "quarantine/*", history_days, _loop),
+    FolderKind("data references", "references/*.json", history_days, _version),
+    FolderKind("shadow logs", "shadows/*", history_days, _version),
+    FolderKind("batch predictions", "batch/????????????????", lambda: CACHE_DAYS, _finished),
+    FolderKind("predictions and labels", "predictions", history_days, _logged),
+    FolderKind("predictions and labels", "labels", history_days, _logged),
 )
 OF_LOOPS = ("step folders", "pages", "rejected rows", "data references", "batch predictions")
 OTHERS = ("shadow logs", "predictions and labels")

@@ -15,7 +15,7 @@ from tasks.state.shared_files import PUBLISHED
 from tasks.state.step_records import StepRecords
 from tasks.state.step_store import StepStore
 
-KEPT = {
+STAYING_FOLDERS = {
     "steps": "used within its retention",
     "checkpoints": "used within its retention",
     PUBLISHED: "as its file on the local disk",
@@ -38,7 +38,7 @@ def stored_files(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
         if old:
             yield _candidate(project, "unused", old, "")
         listed = store.listed(_place(project))
-        for folder, reason in KEPT.items():
+        for folder, reason in STAYING_FOLDERS.items():
             place = f"{_place(project)}/{folder}/"
             rest = {name: info for name, info in listed.items() if name.startswith(place) and name not in old}
             if rest:
