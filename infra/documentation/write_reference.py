@@ -1,6 +1,4 @@
-"""Writes the pages of docs/ that follow from the code: the reference, and the drawing of the layers.
-
-    make reference
+"""Writes the pages of docs/ that follow from the code (`make reference`): the reference, and the drawing of the layers.
 
 `tests/contract/test_reference.py` fails while a page differs from what this script would write.
 """
