@@ -54,7 +54,7 @@ def command(
 
     Example: loopline release flights --history
     """
-    from tasks.loop.champion import open_registry
+    from tasks.loop.champion import first_look, open_registry
     from tasks.release.status import release_status
 
     if (canary is not None or shadow) + sum(acts.values()) > 1:
@@ -63,6 +63,7 @@ def command(
         raise UsageError("got --version alone: say what it is for, --canary SHARE or --shadow")
     this_project = stores.open_project(project)
     spec = this_project.spec()
+    first_look(this_project.workspace, [spec.name])
     if acts["is_history"]:
         _history(this_project.workspace, spec.name, as_json)
         return

@@ -11,7 +11,9 @@ from models.report.pages import ago
 from models.serving.registry import ChampionMove, version_words
 from models.serving.registry_comparison import Projection
 from models.serving.releases import ReleasePlan
+from tasks.host import database
 from tasks.host.workspace import Workspace
+from tasks.state import registered_models
 from tasks.state.champion_moves import moves_of
 from tasks.state.registered_models import projection_of
 
@@ -20,10 +22,13 @@ def history(workspace: Workspace, project: str) -> dict[str, Any]:
     """Return all moves of a project, newest first, and what of them is carried to MLflow.
 
     Raises:
-        StoreError: The state database cannot be used.
+        StoreError: The state database cannot be used, or MLflow holds moves that were never read.
     """
-    model = projection_of(workspace.state, project)
-    moves = moves_of(workspace.state, project)
+    with database.reading(workspace.state) as connection:
+        model = projection_of(workspace.state, project)
+        moves = moves_of(workspace.state, project)
+        if not moves:
+            registered_models.refuse_unread(connection, project)
     return {
         "project": project,
         "mlflow": {"number": model.number, "alias": model.alias, "looked": model.looked, "trouble": model.trouble},

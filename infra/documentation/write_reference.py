@@ -70,6 +70,7 @@ FILES = {
     ".loopline/layout": "Number of the layout of this folder.",
     ".loopline/state.db": "The state database, unless `LOOPLINE_STATE_URL` names another.",
     ".loopline/state.db.before-NUMBER": "The state database before an upgrade, for the way back. May be deleted.",
+    ".loopline/workspace-id": "The workspace's id, for a state database that is put back from before it had one.",
     ".loopline/mlflow/": "MLflow's database and artifacts: runs, versions, aliases. Back it up.",
     ".loopline/prefect/": "Prefect's database, and the secret of the platform.",
     ".loopline/cache/": "Downloads, file hashes and models that servers loaded. May be deleted.",

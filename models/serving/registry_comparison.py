@@ -26,6 +26,8 @@ MOVED_BY = "loopline.moved_by"
 """The registered model's tag in which a tool names itself before it moves the alias: a `NamedMove` as JSON."""
 INTENT_S = 600.0
 """How long a value that a carrier is setting is taken for the carrier's, in seconds."""
+_ACTION = "exact_action"
+"""The field of a move in the journal with an action that an older Loopline does not know."""
 _NAMESPACE = uuid.UUID("6c6f6f70-6c69-6e65-8000-6d6f76656e74")
 
 
@@ -165,7 +167,8 @@ def compare(
     ids = {move.id for move in moves}
     read_back = tuple(_with_plan(move, state) for move in ours if move.id not in ids)
     rows = [*moves, *read_back]
-    carried = _carried(rows, projection, state, is_first=not moves)
+    is_older = not moves and not (state.mark and journal and journal[-1][0])
+    carried = _carried(rows, projection, state, is_older=is_older)
     move = _move(rows, carried, state, now, is_closed=is_closed)
     newest = move or (rows[-1] if rows else None)
     is_behind = newest is not None and (carried.number < newest.number or state.champion != newest.after)
@@ -279,15 +282,19 @@ def _conflict(moves: Sequence[ChampionMove], journal: Sequence[ChampionMove]) ->
 
 
 def _carried(
-    rows: Sequence[ChampionMove], projection: Projection, state: RegistryState, *, is_first: bool
+    rows: Sequence[ChampionMove], projection: Projection, state: RegistryState, *, is_older: bool
 ) -> Projection:
-    """Return how far MLflow follows, by its mark if that names a newer row than the database knew as carried."""
+    """Return how far MLflow follows, by its mark if that names a newer row than the database knew as carried.
+
+    An older Loopline moves the aliases itself after its journal, and leaves the mark of a newer one as it is.
+    """
     if not rows:
         return projection
-    if is_first and not state.mark:  # the journal of an older Loopline
+    if is_older:
         last = rows[-1]
         is_cut_short = state.champion == last.before and (state.aliases.get("previous") or "") != last.before
-        return replace(projection, number=last.number, alias=state.champion if is_cut_short else last.after)
+        alias = state.champion if is_cut_short else last.after
+        return replace(projection, number=last.number, alias=alias, mark=state.mark)
     marked = next((row for row in rows if mark_of(row) == state.mark and row.number > projection.number), None)
     if marked is None:
         return projection
@@ -397,9 +404,24 @@ def _is_registered(state: RegistryState, version: str | None) -> bool:
     return bool({KEY, FILES} & {*state.versions.get(version or "", {})})
 
 
+def journal_text(move: ChampionMove, workspace: str) -> str:
+    """Return a move as a tag of the journal, which an older Loopline can read after a way back.
+
+    That one knows two actions: to it all others are promotions, most of them of the champion that is there.
+
+    Args:
+        move: The move.
+        workspace: The id of the workspace that writes it.
+    """
+    document = {**move.model_dump(mode="json"), "workspace": workspace}
+    if move.action not in ("promote", "rollback"):
+        document |= {"action": "promote", _ACTION: move.action}
+    return json.dumps(document)
+
+
 def _journal_move(document: dict[str, Any]) -> ChampionMove:
     """Return a move of the journal; one of an older Loopline has no id, and gets the same one at every look."""
-    move = ChampionMove.model_validate(document)
+    move = ChampionMove.model_validate({**document, "action": document.get(_ACTION, document["action"])})
     if move.id:
         return move
     return move.model_copy(update={"id": uuid.uuid5(_NAMESPACE, json.dumps(document, sort_keys=True)).hex})

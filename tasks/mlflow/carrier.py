@@ -8,7 +8,6 @@ they are told from a person's, and a carrier that lost its lease looks again.
 from __future__ import annotations
 
 import contextlib
-import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -33,6 +32,7 @@ from models.serving.registry_comparison import (
     followed,
     is_written_here,
     joined,
+    journal_text,
     mark_of,
 )
 from tasks.host import database
@@ -336,7 +336,7 @@ class Carrier:
         tags = {} if state.tags.get(OWNER) == own_id else {OWNER: own_id}
         for move in rows.moves:
             if (move.number, move.id) not in journaled:
-                tags[f"{JOURNAL}{move.number:06d}"] = json.dumps({**database.plain(move), "workspace": own_id})
+                tags[f"{JOURNAL}{move.number:06d}"] = journal_text(move, own_id)
         for name, value in tags.items():
             store.set_registered_model_tag(self.model, name, value)
         is_whole = newest.after is None or newest.after in state.versions

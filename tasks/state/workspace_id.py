@@ -6,10 +6,14 @@ import uuid
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from models.files import storing, write_text
 from tasks.host import database
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection
+
+FILE = "workspace-id"
+"""The id again, beside the database: one that was put back from before it had an id, by an upgrade, gets the same."""
 
 
 def workspace_id(root: Path) -> str:
@@ -19,18 +23,21 @@ def workspace_id(root: Path) -> str:
         root: The workspace's state folder, `.loopline`.
 
     Raises:
-        StoreError: The database cannot be used.
+        StoreError: The database or the folder cannot be used.
     """
     from tasks.host.tables import workspace
 
+    with storing(root / FILE):
+        kept = (root / FILE).read_text().strip() if (root / FILE).exists() else ""
     with database.reading(root) as connection:
         stored = own_id(connection)
-    if stored:
-        return stored
-    with database.writing(root) as connection:
-        if (stored := own_id(connection)) is None:
-            stored = uuid.uuid4().hex
-            connection.execute(workspace.insert().values(id=stored))
+    if stored is None:
+        with database.writing(root) as connection:
+            if (stored := own_id(connection)) is None:
+                stored = kept or uuid.uuid4().hex
+                connection.execute(workspace.insert().values(id=stored))
+    if stored != kept:
+        write_text(root / FILE, f"{stored}\n")
     return stored
 
 

@@ -13,6 +13,7 @@ from flows.cli import loopline
 from models.errors import GateRefused
 from models.serving.registry import MLFLOW
 from models.serving.registry_comparison import OWNER
+from tasks.host import database
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.carry_moves import moved_in_mlflow
 from tasks.loop.champion import open_registry
@@ -97,6 +98,7 @@ def elsewhere(workspace: Workspace, name: str) -> Workspace:
 CLAIM = """
 from pathlib import Path
 from models.errors import GateRefused
+from tasks.host import database
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.champion import open_registry
 try:
@@ -198,8 +200,9 @@ def test_a_third_workspace_adopts_and_the_former_owner_follows_and_says_so(
     assert (registered(model).aliases["champion"], moved_in_mlflow(shared)) == ("3", [])
 
 
+@pytest.mark.parametrize("has_database", [True, False])
 def test_a_copied_workspace_that_still_runs_carries_nothing_and_is_named(
-    shared: Workspace, model: str, server: str, monkeypatch: pytest.MonkeyPatch
+    shared: Workspace, model: str, server: str, monkeypatch: pytest.MonkeyPatch, has_database: bool
 ) -> None:
     for number in ("1", "2", "3"):
         register_served(shared, model, number)
@@ -207,8 +210,12 @@ def test_a_copied_workspace_that_still_runs_carries_nothing_and_is_named(
     owner.promote("1", None)
     copy = Workspace(shared.root.with_name("copy"))
     shutil.copytree(shared.root, copy.root)
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     copied = open_registry(copy, model)
+    if not has_database:
+        for path in copy.state.glob(f"{database.FILE}*"):
+            path.unlink()
+        copied.look()
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", "http://127.0.0.1:1")
     copied.promote("3", "1")
     monkeypatch.setenv("MLFLOW_TRACKING_URI", server)
     owner.promote("2", "1")

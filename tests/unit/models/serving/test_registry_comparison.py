@@ -2,11 +2,11 @@
 
 import json
 from dataclasses import replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
-from models.serving.registry import KEY, MLFLOW, ChampionMove
+from models.serving.registry import KEY, MLFLOW, Action, ChampionMove
 from models.serving.registry_comparison import (
     JOURNAL,
     MARK,
@@ -21,6 +21,7 @@ from models.serving.registry_comparison import (
     compare,
     is_written_here,
     joined,
+    journal_text,
     mark_of,
 )
 from models.serving.releases import PLAN, PROMOTION, Canary, ReleasePlan
@@ -273,6 +274,32 @@ def test_a_move_by_hand_before_the_upgrade_is_heard():
 def test_a_move_that_an_older_loopline_did_not_finish_is_carried(rows, champion, previous):
     comparison = compared([], Projection(), old(*rows, champion=champion, previous=previous))
     assert (len(comparison.read_back), comparison.move, comparison.carries) == (len(rows), None, True)
+
+
+def after_the_way_back(*moves: ChampionMove, champion: str) -> RegistryState:
+    """MLflow after an older Loopline went on where ours had carried ROWS."""
+    before = shown(ROWS, champion)
+    return replace(before, tags={**before.tags, **old(*moves, champion=champion).tags})
+
+
+def test_an_upgrade_after_the_way_back_reads_both_and_carries_what_the_older_one_did():
+    comparison = compared([], Projection(), after_the_way_back(row(3, "2", "3"), champion="3"))
+    assert [move.after for move in comparison.read_back] == ["1", "2", "3"]
+    assert [move.id for move in comparison.read_back[:2]] == ["id-1", "id-2"]
+    assert (comparison.owner, comparison.conflict, comparison.move) == ("", "", None)
+    by_hand = compared([], Projection(), after_the_way_back(row(3, "2", "3"), champion="4"))
+    assert heard(by_hand) == ("promote", "3", "4", MLFLOW)
+    rows = [*by_hand.read_back, by_hand.move.model_copy(update={"id": "heard"})]
+    carried_on = compared(rows, Projection(), after_the_way_back(row(3, "2", "3"), champion="4"))
+    assert (carried_on.move, carried_on.carries) == (None, True)
+
+
+def test_an_older_loopline_reads_every_move_of_the_journal():
+    for action in (name for group in get_args(Action) for name in get_args(group)):
+        move = row(3, "2", "2", action, plan=ReleasePlan(shadow="1"))
+        text = journal_text(move, "home")
+        assert json.loads(text)["action"] in ("promote", "rollback"), "an older Loopline refuses the others"
+        assert RegistryState(tags={f"{JOURNAL}000003": text}).journal() == [("home", move)]
 
 
 def test_a_tag_without_our_workspace_is_not_trusted_once_there_are_rows():

@@ -1,0 +1,114 @@
+"""The workspace that Loopline wrote at its commit 4dec9a03, in `older_workspace/`, goes on with today's.
+
+`state.sql` is its state database after a loop, two promotions and a canary, without the outbox and without all step
+records but the registration's; `mlflow.json` is what MLflow's client showed of its registered model.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sqlite3
+from contextlib import closing
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from flows.cli import loopline
+from models.serving.registry import MLFLOW
+from models.serving.registry_comparison import JOURNAL, OWNER, staying
+from models.serving.releases import ReleasePlan
+from tasks.host import database
+from tasks.host.workspace import Workspace
+from tasks.loop.champion import open_registry
+from tasks.loop.history import last_loop
+from tasks.mlflow.client import client
+from tasks.mlflow.registry_reader import registered
+from tasks.state.champion_moves import champion_of, moves_of, serving_state
+from tasks.state.versions import versions_of
+from tasks.state.workspace_id import workspace_id
+from tests.conftest import MakeProject
+
+STORED = Path(__file__).with_name("older_workspace")
+
+
+@pytest.fixture
+def older(tracked: Workspace, make_project: MakeProject) -> Workspace:
+    make_project("tiny")
+    with closing(sqlite3.connect(tracked.state / database.FILE)) as raw:
+        raw.execute("pragma journal_mode = wal")
+        raw.executescript((STORED / "state.sql").read_text())
+    stored = json.loads((STORED / "mlflow.json").read_text())
+    client().create_registered_model("tiny", tags=stored["tags"])
+    for number, tags in stored["versions"].items():
+        source = tracked.state / "mlflow" / "artifacts" / number
+        assert str(client().create_model_version("tiny", str(source), tags=tags).version) == number
+    for alias, number in stored["aliases"].items():
+        client().set_registered_model_alias("tiny", alias, number)
+    return tracked
+
+
+def said(*command: str) -> str:
+    result = CliRunner().invoke(loopline, command)
+    assert result.exit_code == 0, f"{result.output}{result.exception}"
+    return result.output
+
+
+def moves(workspace: Workspace) -> list[tuple[Any, ...]]:
+    return [(move.number, move.action, move.by, move.after) for move in moves_of(workspace.state, "tiny")[::-1]]
+
+
+BEFORE = [(1, "promote", "lab:4187", "1"), (2, "promote", "lab:5754", "2")]
+
+
+def test_its_journal_becomes_rows_and_its_canary_and_loop_stay(older: Workspace) -> None:
+    assert "promote   1 -> 2" in said("release", "tiny", "--history")
+    assert moves(older) == BEFORE
+    newest = serving_state(older.state, "tiny")
+    assert newest is not None
+    assert newest.move.plan.canary is not None
+    assert (newest.move.plan.canary.version, newest.move.plan.canary.share) == ("3", 0.1)
+    versions = {version.number: version.tags["loopline.key"][:5] for version in versions_of(older.state, "tiny")}
+    assert versions == {"1": "b2481", "2": "key-2", "3": "key-3"}
+    tags, own_id = registered("tiny").tags, workspace_id(older.state)
+    assert tags[OWNER] == own_id
+    assert {json.loads(text)["workspace"] for name, text in tags.items() if name.startswith(JOURNAL)} == {own_id}
+    loop = last_loop(older.state / "projects" / "tiny")
+    assert loop is not None
+    assert (loop.loop_id, loop.state) == ("tiny-20261127-150303-e006e782", "finished")
+    assert open_registry(older, "tiny").rollback().after == "1"
+    assert registered("tiny").aliases["champion"] == "1"
+
+
+def test_a_move_by_hand_before_the_upgrade_is_heard(older: Workspace) -> None:
+    client().set_registered_model_alias("tiny", "champion", "3")
+    said("status", "tiny")
+    assert moves(older) == [*BEFORE, (3, "promote", MLFLOW, "3")]
+    assert champion_of(older.state, "tiny").number == "3"  # type: ignore[union-attr]
+
+
+def test_after_the_way_back_the_next_upgrade_goes_on_as_the_owner(older: Workspace) -> None:
+    """As upgrade.md says it: the copy is put back, the older one promotes, and Loopline is upgraded again."""
+    said("status", "tiny")
+    file, copy = older.state / database.FILE, older.state / "state.db.before-0006"
+    with closing(sqlite3.connect(copy)) as kept:
+        assert kept.execute("select version_num from alembic_version").fetchall() == [("0005",)]
+        assert kept.execute("select count(*) from loops").fetchall() == [(1,)]
+    registry = open_registry(older, "tiny")
+    registry.move(lambda rows, _: staying(rows, ReleasePlan(), action="end"), "tried")
+    owner = registered("tiny").tags[OWNER]
+    for path in older.state.glob(f"{database.FILE}-*"):
+        path.unlink()
+    shutil.move(copy, file)
+    entry = {"number": 4, "at": 9.0, "by": "lab:1", "reason": "", "action": "promote", "before": "2", "after": "1"}
+    client().set_registered_model_tag("tiny", f"{JOURNAL}000004", json.dumps({**entry, "loop_id": ""}))
+    client().set_registered_model_alias("tiny", "champion", "1")
+    client().set_registered_model_alias("tiny", "previous", "2")
+
+    assert "version 1" in said("status", "tiny")
+    assert moves(older) == [*BEFORE, (3, "end", registry.actor, "2"), (4, "promote", "lab:1", "1")]
+    assert workspace_id(older.state) == owner == registered("tiny").tags[OWNER]
+    assert open_registry(older, "tiny").promote("3", "1").after == "3"
+    assert registered("tiny").aliases["champion"] == "3"
