@@ -11,6 +11,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows.console import reporting
+from models.serving.registry import champion_words
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
 from tasks.platform import idle_monitoring
@@ -90,7 +91,8 @@ def in_words(findings: MonitoringReport) -> str:
     last = next(reversed(findings.of_champion()), None)
     light = {"green": "🟢", "amber": "🟠", "red": "🔴"}[findings.state]
     lines = [f"# {light} {findings.reason}", ""]
-    lines.append(f"Version {findings.champion or 'none'}; {findings.num_predictions:,} predictions, ")
+    champion = champion_words(findings.champion)
+    lines.append(f"{champion[0].upper()}{champion[1:]}; {findings.num_predictions:,} predictions, ")
     lines[-1] += f"{findings.num_labels:,} labels, {findings.num_unknown_labels:,} labels of unknown predictions."
     lines += [f"- {note}" for note in findings.notes]
     if last and last.features:

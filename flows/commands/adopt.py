@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from flows.console import options
-from models.serving.registry import version_words
+from models.serving.registry import champion_words
 from tasks.host import stores
 
 
@@ -31,4 +31,4 @@ def command(project: str, reason: str, as_json: bool) -> None:
     if as_json:
         options.print_json(move.model_dump())
     else:
-        click.echo(f"{name}: belongs to this workspace; {version_words(move.after)} is the champion")
+        click.echo(f"{name}: belongs to this workspace; {champion_words(move.after)}")

@@ -37,4 +37,4 @@ def command(project: str, version: str | None, expect: str | None, reason: str, 
     if as_json:
         options.print_json(move.model_dump())
     else:
-        click.echo(f"{name}: version {move.after} is the champion (before: {move.before or 'none'})")
+        click.echo(f"{name}: version {move.after} is the champion (before: {move.before or 'no champion'})")

@@ -11,6 +11,7 @@ from models.errors import GateRefused, UsageError
 from models.judge.gates import number as shown
 from models.judge.gates import signed
 from models.report.pages import interval
+from models.serving.registry import champion_words
 from tasks.host import stores
 
 if TYPE_CHECKING:
@@ -56,6 +57,7 @@ def command(
     """
     from tasks.loop.champion import first_look, open_registry
     from tasks.release.status import release_status
+    from tasks.state.champion_moves import moves_of
 
     if (canary is not None or shadow) + sum(acts.values()) > 1:
         raise UsageError("got several of --canary or --shadow, --end, --return, --history: expected one of them")
@@ -63,7 +65,8 @@ def command(
         raise UsageError("got --version alone: say what it is for, --canary SHARE or --shadow")
     this_project = stores.open_project(project)
     spec = this_project.spec()
-    first_look(this_project.workspace, [spec.name])
+    if not moves_of(this_project.workspace.state, spec.name, limit=1):
+        first_look(this_project.workspace, [spec.name])
     if acts["is_history"]:
         _history(this_project.workspace, spec.name, as_json)
         return
@@ -124,10 +127,9 @@ def _show(status: ReleaseStatus) -> None:
     if status.plan.shadow:
         planned.append(f"version {status.plan.shadow} as a shadow")
     trial = f", beside it {' and '.join(planned)}" if planned else ""
+    champion = f"champion {status.champion}" if status.champion else champion_words(None)
     servers = f"; servers: {status.servers}" if status.servers else ""
-    click.echo(
-        f"{status.project}: champion {status.champion or 'none'}{trial}; workers here: {status.workers}{servers}"
-    )
+    click.echo(f"{status.project}: {champion}{trial}; workers here: {status.workers}{servers}")
     if status.versions:
         click.echo(f"\n{'version':<9}{'role':<10}{'share':>6}{'answers':>10}{'failed':>8}{'slow':>7}  realised")
     for version in status.versions:

@@ -32,4 +32,5 @@ def command(project: str, expect: str | None, reason: str, as_json: bool) -> Non
     if as_json:
         options.print_json(move.model_dump())
     else:
-        click.echo(f"{name}: version {move.after} is the champion again (taken back: {move.before or 'none'})")
+        taken = f" (taken back: {move.before})" if move.before else ""
+        click.echo(f"{name}: version {move.after} is the champion again{taken}")

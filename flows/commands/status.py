@@ -12,6 +12,7 @@ from models.report.data import labelled
 from models.report.facts import WHAT_TO_DO, Overview, ProjectFacts
 from models.report.overview_page import TITLES, clock, coverage, front_page, measured, size, upcoming
 from models.report.pages import ago, interval, show
+from models.serving.registry import champion_words
 from tasks.host import stores
 from tasks.loop.champion import first_look
 from tasks.operations.overview import overview
@@ -168,7 +169,9 @@ def _more(project: ProjectFacts, now: float) -> list[tuple[str, str]]:
         )
     if project.moves:
         lines.append(("looked", looked(project.mlflow_looked, now)))
-    lines += [("move", f"{move.action} to version {move.after}, {ago(move.at, now)}") for move in project.moves[:5]]
+    lines += [
+        ("move", f"{move.action}: {champion_words(move.after)}, {ago(move.at, now)}") for move in project.moves[:5]
+    ]
     return lines
 
 

@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from models.report.pages import ago
-from models.serving.registry import ChampionMove, version_words
+from models.serving.registry import ChampionMove, champion_words, version_words
 from models.serving.registry_comparison import Projection
 from models.serving.releases import ReleasePlan
 from tasks.host import database
@@ -55,7 +55,7 @@ def print_history(document: dict[str, Any]) -> None:
 
 def _carried(model: Projection, waiting: int) -> str:
     if waiting <= 0:
-        return f"MLflow has all moves: its alias is {version_words(model.alias)}"
+        return f"MLflow has all moves: {champion_words(model.alias)}"
     why = f": {model.trouble}" if model.trouble else ""
     return f"moves that wait for MLflow: {waiting}{why}"
 
@@ -67,8 +67,12 @@ def looked(moment: float | None, now: float) -> str:
 
 def _versions(move: ChampionMove) -> str:
     if move.before == move.after:
-        return f"{move.after or 'none'}{_plan(move.plan)}"
-    return f"{move.before or 'none'} -> {move.after or 'none'}{_plan(move.plan)}"
+        return f"{_champion(move.after)}{_plan(move.plan)}"
+    return f"{_champion(move.before)} -> {_champion(move.after)}{_plan(move.plan)}"
+
+
+def _champion(number: str | None) -> str:
+    return number or version_words(None)
 
 
 def _plan(plan: ReleasePlan) -> str:

@@ -31,9 +31,14 @@ WITHDRAWN = "loopline.withdrawn"
 """The tag of a removed version in the state database of which MLflow still has something: its logged model, or all."""
 
 
+def champion_words(number: str | None) -> str:
+    """Return who is champion, in words: `the champion is version 3`; `there is no champion` for None."""
+    return f"the champion is version {number}" if number else "there is no champion"
+
+
 def version_words(number: str | None) -> str:
-    """Return a version in words, such as `version 3`; `no version` for None."""
-    return f"version {number}" if number else "no version"
+    """Return a champion of a row in words, such as `version 3`; `no champion` for None."""
+    return f"version {number}" if number else "no champion"
 
 
 class RegisteredVersion(FrozenModel):

@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from models.frozen_model import FrozenModel
-from models.serving.registry import FILES, KEY, MLFLOW, Action, ChampionMove, champions_in_force, version_words
+from models.serving.registry import FILES, KEY, MLFLOW, Action, ChampionMove, champion_words, champions_in_force
 from models.serving.releases import PROMOTION, ReleasePlan, new_act
 
 JOURNAL = "loopline.journal."
@@ -325,9 +325,9 @@ def _move(
     if alias is not None and not _is_registered(state, alias):
         return _overruled(rows, f"version {alias} was set in MLflow, which Loopline did not register")
     if is_closed:
-        return _overruled(rows, f"{version_words(alias)} was set in MLflow, which `judge.promotion` excludes")
+        return _overruled(rows, f"{_set_words(alias)} in MLflow, which `judge.promotion` excludes")
     if newest.number > carried.number:
-        return _overruled(rows, f"{version_words(alias)} was set in MLflow, while a move waited to be carried there")
+        return _overruled(rows, f"{_set_words(alias)} in MLflow, while a move waited to be carried there")
     return _heard(rows, state)
 
 
@@ -353,10 +353,15 @@ def _returned(rows: Sequence[ChampionMove], carried: Projection, state: Registry
     return staying(rows, ReleasePlan(), action="return", by=named.actor, reason=named.reason)
 
 
+def _set_words(alias: str | None) -> str:
+    return f"version {alias} was set" if alias else "the alias was deleted"
+
+
 def _overruled(rows: Sequence[ChampionMove], reason: str) -> ChampionMove | None:
     """Return the move that says what was put back in MLflow; None if the newest row says so already."""
     newest = rows[-1]
-    reason = f"{reason}: {version_words(newest.after)} was put back"
+    back = f"version {newest.after} was put back" if newest.after else champion_words(None)
+    reason = f"{reason}: {back}"
     if (newest.action, newest.reason) == ("overruled", reason):
         return None
     return staying(rows, newest.plan, action="overruled", by=MLFLOW, reason=reason)

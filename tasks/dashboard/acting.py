@@ -90,9 +90,8 @@ def carry_out(workspace: Workspace, request: ActionRequest) -> ActionResult:
         registry = open_registry(workspace, request.model, "dashboard")
         if request.action == "rollback":
             move = registry.rollback(request.reason, request.expected)
-            return ActionResult(
-                done=True, text=f"Version {move.after} is the champion again, version {move.before} is not."
-            )
+            before = f", version {move.before} is not" if move.before else ""
+            return ActionResult(done=True, text=f"Version {move.after} is the champion again{before}.")
         version = request.version or ""
         registry.tags(version)  # raises for a missing version, before anything moves
         move = registry.promote(version, request.expected, reason=request.reason)

@@ -14,7 +14,7 @@ from collections.abc import Collection
 from typing import TYPE_CHECKING
 
 from models.errors import GateRefused, LooplineError, StoreError
-from models.serving.registry import ChampionMove
+from models.serving.registry import ChampionMove, champion_words
 from models.serving.registry_comparison import Projection
 from tasks.host import stores
 from tasks.host.workspace import Workspace
@@ -116,10 +116,11 @@ def on_move(model: str, connection: Connection, move: ChampionMove) -> None:
     from tasks.prefect.events import CHAMPION_MOVED, RELEASE_CHANGED, Event, store
 
     if move.before != move.after:
-        moved = f"from version {move.before} to {move.after or 'none'}" if move.before else f"is version {move.after}"
-        name, summary = CHAMPION_MOVED, f"the champion {moved}"
+        before = f" (before: version {move.before})" if move.before else ""
+        name, summary = CHAMPION_MOVED, f"{champion_words(move.after)}{before}"
     else:
-        name, summary = RELEASE_CHANGED, f"the champion stays version {move.after}"
+        stays = f"the champion stays version {move.after}" if move.after else champion_words(None)
+        name, summary = RELEASE_CHANGED, stays
     text = f"{move.action}: {summary}: {move.reason}"
     store(connection, Event(name=name, project=model, text=text, payload=move.model_dump(mode="json"), at=move.at))
 

@@ -15,7 +15,15 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from models.errors import GateRefused, UsageError
-from models.serving.registry import KEY, UNRECORDED, ChampionMove, RegisteredVersion, champions_in_force, version_words
+from models.serving.registry import (
+    KEY,
+    UNRECORDED,
+    ChampionMove,
+    RegisteredVersion,
+    champion_words,
+    champions_in_force,
+    version_words,
+)
 from models.serving.registry_comparison import OWNER, back_from, next_move
 from models.serving.releases import new_act
 from tasks.host import database, processes
@@ -244,7 +252,7 @@ class Registry:
                 )
             if expected is not None and champion != expected:
                 raise GateRefused(
-                    f"{self.model}: the champion is version {champion}, not {expected}: look again, then roll back"
+                    f"{self.model}: {champion_words(champion)}, not {expected}: look again, then roll back"
                 )
             best = next((move.best for move in reversed(moves) if move.after == back), None)
             return next_move(moves, action="rollback", after=back, promotion=new_act(), best=best)
@@ -323,11 +331,11 @@ class Registry:
 
 
 def _moved(model: str, champion: str | None, expected: str | None, is_loop: bool) -> str:
-    is_now = f"{model}: the champion is version {champion}" if champion else f"{model}: no version is champion"
-    was = version_words(expected)
+    is_now, was = f"{model}: {champion_words(champion)}", version_words(expected)
     if is_loop:
-        return f"{is_now}, but the verdict compared with {was}: run again, it judges against that one"
-    return f"{is_now}, not {was}: somebody moved it meanwhile; look again, then promote"
+        return f"{is_now}, but the verdict compared with {was}: run again, it judges against what is there now"
+    before = f"not {was}" if expected else "and there was none before"
+    return f"{is_now}, {before}: somebody moved it meanwhile; look again, then promote"
 
 
 def _nobody(moves: Sequence[ChampionMove]) -> str:

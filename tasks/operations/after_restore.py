@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection
 
 from models.errors import GateRefused, StoreError, UsageError
-from models.serving.registry import ChampionMove
+from models.serving.registry import ChampionMove, champion_words
 from models.serving.registry_comparison import OWNER
 from tasks.host import database
 from tasks.host.leases import void_leases
@@ -82,7 +82,7 @@ def _project(workspace: Workspace, model: str) -> Finding:
     newest = champion_moves.moves_of(workspace.state, model)
     champion = newest[0].after if newest else None
     read = _moves_read(newest, {move.id for move in moves})
-    return Finding(model, "ok", f"read from MLflow: {read}, {_counted(count)}; {_serving(champion)}")
+    return Finding(model, "ok", f"read from MLflow: {read}, {_counted(count)}; {champion_words(champion)}")
 
 
 def _moves_read(moves: Collection[ChampionMove], before: Collection[str]) -> str:
@@ -94,7 +94,3 @@ def _moves_read(moves: Collection[ChampionMove], before: Collection[str]) -> str
 
 def _counted(count: int) -> str:
     return "no version" if count <= 0 else "1 version" if count == 1 else f"{count} versions"
-
-
-def _serving(champion: str | None) -> str:
-    return f"version {champion} is the champion" if champion else "there is no champion"

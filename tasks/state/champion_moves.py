@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import GateRefused
-from models.serving.registry import ChampionMove, RegisteredVersion, version_words
+from models.serving.registry import ChampionMove, RegisteredVersion, champion_words
 from models.serving.registry_comparison import Projection, back_from
 from tasks.host import database
 from tasks.state import registered_models, versions
@@ -236,8 +236,8 @@ def record(connection: Connection, project: str, after_number: int, **fields: An
     newest = next(iter(read(connection, project, limit=1)), None)
     if newest and newest.number != after_number:
         raise GateRefused(
-            f"{project}: {newest.by} moved the champion meanwhile ({newest.action}, to "
-            f"{version_words(newest.after)}): look again with `loopline release {project}`, then decide"
+            f"{project}: {newest.by} moved the champion meanwhile ({newest.action}: "
+            f"{champion_words(newest.after)}): look again with `loopline release {project}`, then decide"
         )
     move = ChampionMove(number=after_number + 1, id=uuid.uuid4().hex, at=database.now(connection), **fields)
     insert(connection, project, move)

@@ -73,12 +73,14 @@ def note_of(state: Path, version: str) -> str:
 
 
 def answers(state: Path, version: str) -> ShadowedRows:
-    """Return the last rows that a shadow predicted.
+    """Return the last rows that a shadow predicted and another version answered.
 
-    Only the first row of an id counts: a repeated request is the same prediction.
+    Only the first row of an id counts: a repeated request is the same prediction. What the version itself answered, as
+    a canary, says nothing.
     """
     import numpy as np
     import pyarrow as pa
+    import pyarrow.compute as pc
 
     log = shadow_log(state, version)
     tables: list[pa.Table] = []
@@ -88,9 +90,11 @@ def answers(state: Path, version: str) -> ShadowedRows:
             break
         tables[:0] = list(log.scan(part.first - 1, part.last, ["id", "version", *SCORES]))
         rows = sum(table.num_rows for table in tables)
-    if not tables:
+    table = pa.concat_tables(tables).slice(max(0, rows - MOST_COMPARED)) if tables else None
+    if table:
+        table = table.filter(pc.fill_null(pc.not_equal(table.column("version"), version), fill_value=True))
+    if not table:
         return ShadowedRows([], [], np.zeros(0), np.zeros(0))
-    table = pa.concat_tables(tables).slice(max(0, rows - MOST_COMPARED))
     _, first = np.unique(table.column("id").to_numpy(), return_index=True)
     table = table.take(pa.array(np.sort(first)))
     is_single = table.column("scores").null_count == table.num_rows

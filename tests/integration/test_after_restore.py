@@ -51,8 +51,8 @@ def test_rows_newer_than_the_copy_are_read_back_once(tracked: Workspace, registr
     first = doctor("--json")
     assert first.exit_code == 0, first.output
     findings = {finding["what"]: finding["detail"] for finding in json.loads(first.output)}
-    assert findings["tiny"] == "read from MLflow: move 2, 1 version; version 2 is the champion"
-    assert findings["later"] == "read from MLflow: move 1, 1 version; version 1 is the champion"
+    assert findings["tiny"] == "read from MLflow: move 2, 1 version; the champion is version 2"
+    assert findings["later"] == "read from MLflow: move 1, 1 version; the champion is version 1"
     whole = registry.journal()
     assert [(move.number, move.after, move.reason) for move in whole][1:] == [(2, "2", "Better")]
     assert [version.number for version in versions_of(tracked.state, "tiny")] == ["1", "2"]
@@ -60,7 +60,7 @@ def test_rows_newer_than_the_copy_are_read_back_once(tracked: Workspace, registr
     assert champion is not None
     assert champion.tags, "the row of the version, which its server loads by"
     again = doctor()
-    assert "tiny          read from MLflow: no move, no version; version 2 is the champion" in again.output
+    assert "tiny          read from MLflow: no move, no version; the champion is version 2" in again.output
     assert registry.journal() == whole
     assert registry.promote("1", "2").number == 3
 

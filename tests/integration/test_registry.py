@@ -174,7 +174,7 @@ def test_where_the_champion_was_deleted_in_mlflow_there_is_none_until_somebody_c
     made.promote("1", None)
     made.promote("2", "1")
     client().delete_model_version(model, "2")
-    with pytest.raises(GateRefused, match="no version is champion, not version 2"):
+    with pytest.raises(GateRefused, match="there is no champion, not version 2"):
         made.promote("3", "2")
     assert alias(model) is None
     made.rollback("it was deleted")

@@ -50,7 +50,7 @@ def test_each_move_is_a_line_with_actor_and_reason(state: Path) -> None:
     assert lines[0].endswith("(waits for MLflow)")
     assert "promote   1 -> 2" in lines[1]
     assert lines[1].endswith("MLflow: moved in MLflow")
-    assert "none -> 1" in lines[2]
+    assert "no champion -> 1" in lines[2]
 
 
 def test_a_script_reads_the_same_as_json_and_no_row_changes(state: Path) -> None:

@@ -54,7 +54,9 @@ def test_a_plan_that_ended_leaves_an_empty_tag(root):
 
 def test_a_decision_that_did_not_see_the_newest_move_is_refused(root):
     move(root, 0)
-    with pytest.raises(GateRefused, match=r"ada@host moved the champion meanwhile \(promote, to version 1\)"):
+    with pytest.raises(
+        GateRefused, match=r"ada@host moved the champion meanwhile \(promote: the champion is version 1\)"
+    ):
         move(root, 0, after="2")
     assert len(moves_of(root, "flights")) == 1
 

@@ -23,3 +23,12 @@ def test_the_last_rows_are_compared(tmp_path):
     ids, _, answered, shadow = answers(tmp_path, "2")
     assert (len(ids), ids[0], ids[-1]) == (MOST_COMPARED, "2", str(2 * count - 1))
     assert (answered == shadow).all()
+
+
+def test_what_the_version_itself_answered_as_a_canary_is_not_compared(tmp_path):
+    at = pa.array([datetime(2026, 11, 1, tzinfo=UTC)] * 3, pa.timestamp("us", tz="UTC"))
+    rows = {"id": ["a", "b", "c"], "at": at, "version": ["1", "2", None], "score": [0.1, 0.9, 0.2]}
+    shadow_log(tmp_path, "2").append(pa.table({**rows, "shadow.score": [0.9, 0.9, 0.9]}))
+    assert answers(tmp_path, "2").ids == ["a", "c"]
+    shadow_log(tmp_path, "1").append(pa.table({**rows, "version": ["1"] * 3, "shadow.score": [0.1, 0.9, 0.2]}))
+    assert answers(tmp_path, "1").ids == []
