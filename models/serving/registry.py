@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
@@ -156,3 +156,15 @@ def champions_in_force(moves: Sequence[ChampionMove]) -> list[str]:
         if move.after is not None and move.after not in champions[-1:]:
             champions.append(move.after)
     return champions
+
+
+def back_from(moves: Sequence[ChampionMove], removed: Collection[str]) -> str | None:
+    """Return the version to which a rollback goes: the last champion in force before the newest that is not removed.
+
+    Args:
+        moves: The project's moves, oldest first.
+        removed: Versions that were deleted in MLflow.
+    """
+    now = moves[-1].after if moves else None
+    candidates = (version for version in reversed(champions_in_force(moves)) if version not in removed)
+    return next((version for version in candidates if version != now), None)

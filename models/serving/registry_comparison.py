@@ -13,7 +13,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from models.frozen_model import FrozenModel
-from models.serving.registry import FILES, KEY, MLFLOW, Action, ChampionMove, champion_words, champions_in_force
+from models.serving.registry import FILES, KEY, MLFLOW, Action, ChampionMove, champion_words
 from models.serving.releases import PROMOTION, ReleasePlan, new_act
 
 JOURNAL = "loopline.journal."
@@ -217,9 +217,9 @@ def followed(
         return None
     if newest and all(getattr(newest, name) == value for name, value in serving.items()):
         return None
-    whose = f"workspace {owner}, to which the model belongs" if owner else "another workspace"
+    whose = f"workspace {owner}" if owner else "another workspace"
     action = "removed" if serving["after"] is None else "promote"
-    return next_move(moves, action=action, by=MLFLOW, reason=f"moved by {whose}", **serving)
+    return next_move(moves, action=action, by=MLFLOW, reason=f"the alias of {whose} was followed", **serving)
 
 
 def joined(moves: Sequence[ChampionMove], state: RegistryState) -> list[ChampionMove]:
@@ -438,15 +438,3 @@ def _with_plan(move: ChampionMove, state: RegistryState) -> ChampionMove:
     if move.promotion or move.after != state.champion:
         return move
     return move.model_copy(update={"promotion": tags.get(PROMOTION, ""), "plan": ReleasePlan.of_tags(tags)})
-
-
-def back_from(moves: Sequence[ChampionMove], removed: Collection[str]) -> str | None:
-    """Return the version to which a rollback goes: the last champion in force before the newest that is not removed.
-
-    Args:
-        moves: The project's moves, oldest first.
-        removed: Versions that were deleted in MLflow.
-    """
-    now = moves[-1].after if moves else None
-    candidates = (version for version in reversed(champions_in_force(moves)) if version not in removed)
-    return next((version for version in candidates if version != now), None)

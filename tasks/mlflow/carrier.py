@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import select
 
 from models.errors import GateRefused, LeaseLostError, StoreError, UsageError
-from models.serving.registry import ChampionMove
+from models.serving.registry import ChampionMove, back_from
 from models.serving.registry_comparison import (
     INTENT_S,
     JOURNAL,
@@ -27,7 +27,6 @@ from models.serving.registry_comparison import (
     RegistryComparison,
     RegistryState,
     adopted,
-    back_from,
     compare,
     followed,
     is_written_here,

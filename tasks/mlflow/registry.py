@@ -20,11 +20,12 @@ from models.serving.registry import (
     UNRECORDED,
     ChampionMove,
     RegisteredVersion,
+    back_from,
     champion_words,
     champions_in_force,
     version_words,
 )
-from models.serving.registry_comparison import OWNER, back_from, next_move
+from models.serving.registry_comparison import OWNER, next_move
 from models.serving.releases import new_act
 from tasks.host import database, processes
 from tasks.host.leases import Lease

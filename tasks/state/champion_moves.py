@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.errors import GateRefused
-from models.serving.registry import ChampionMove, RegisteredVersion, champion_words
-from models.serving.registry_comparison import Projection, back_from
+from models.serving.registry import ChampionMove, RegisteredVersion, back_from, champion_words
+from models.serving.registry_comparison import Projection
 from tasks.host import database
 from tasks.state import registered_models, versions
 from tasks.state.versions import address_of, challenger_of, version_of

@@ -108,6 +108,7 @@ def test_where_promotions_go_through_loopline_alone_the_alias_is_set_back(
     client().delete_model_version("tiny", "2")
     registry.look()
     assert registry.journal()[-1].action == "removed"
+    assert events(tracked)[-1].startswith("removed: there is no champion (before: version 2): ")
     assert registry.champion() is None
     assert version_of(tracked.state, "tiny", "2") is None
     assert registry.rollback().after == "1"

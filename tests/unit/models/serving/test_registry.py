@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.serving.registry import FILES, ChampionMove, RegisteredVersion, champions_in_force
+from models.serving.registry import FILES, ChampionMove, RegisteredVersion, champion_words, champions_in_force
 from tests.told_facts import verdict
 
 
@@ -11,6 +11,10 @@ def entry(number: int, action: str, before: str | None, after: str | None) -> Ch
     return ChampionMove.model_validate(
         {"number": number, "action": action, "before": before, "after": after, "at": 0.0, "by": "h:1"}
     )
+
+
+def test_that_there_is_no_champion_is_said_in_words() -> None:
+    assert [champion_words(number) for number in ("3", None)] == ["the champion is version 3", "there is no champion"]
 
 
 def test_nothing_happened() -> None:

@@ -6,7 +6,7 @@ from typing import Any, get_args
 
 import pytest
 
-from models.serving.registry import KEY, MLFLOW, Action, ChampionMove
+from models.serving.registry import KEY, MLFLOW, Action, ChampionMove, back_from
 from models.serving.registry_comparison import (
     JOURNAL,
     MARK,
@@ -17,7 +17,6 @@ from models.serving.registry_comparison import (
     RegistryComparison,
     RegistryState,
     adopted,
-    back_from,
     compare,
     is_written_here,
     joined,
