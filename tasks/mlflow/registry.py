@@ -335,8 +335,9 @@ def _moved(model: str, champion: str | None, expected: str | None, is_loop: bool
     is_now, was = f"{model}: {champion_words(champion)}", version_words(expected)
     if is_loop:
         return f"{is_now}, but the verdict compared with {was}: run again, it judges against what is there now"
-    before = f"not {was}" if expected else "and there was none before"
-    return f"{is_now}, {before}: somebody moved it meanwhile; look again, then promote"
+    if expected is None:
+        return f"{is_now}, and there was none before: somebody moved it meanwhile; look again, then promote"
+    return f"{is_now}, not {was}: somebody moved it meanwhile; look again, then promote"
 
 
 def _nobody(moves: Sequence[ChampionMove]) -> str:

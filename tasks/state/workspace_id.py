@@ -28,15 +28,15 @@ def workspace_id(root: Path) -> str:
     from tasks.host.tables import workspace
 
     with storing(root / FILE):
-        kept = (root / FILE).read_text().strip() if (root / FILE).exists() else ""
+        file_id = (root / FILE).read_text().strip() if (root / FILE).exists() else ""
     with database.reading(root) as connection:
         stored = own_id(connection)
     if stored is None:
         with database.writing(root) as connection:
             if (stored := own_id(connection)) is None:
-                stored = kept or uuid.uuid4().hex
+                stored = file_id or uuid.uuid4().hex
                 connection.execute(workspace.insert().values(id=stored))
-    if stored != kept:
+    if stored != file_id:
         write_text(root / FILE, f"{stored}\n")
     return stored
 
