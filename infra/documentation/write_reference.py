@@ -67,7 +67,7 @@ FILES = {
     "projects/NAME/data/prepared/": "The prepared data, with its splits. DVC owns it.",
     "places.yaml": "Clusters on which training runs (`train.on`). Optional.",
     "dvc.yaml, dvc.lock": "The projects' data stages and the hashes of their data. In git.",
-    ".loopline/layout, workspace-id": "Number of the layout; the workspace's id, for a database put back from before it.",
+    ".loopline/layout, workspace-id": "Number of the layout; the workspace's id, for a database put back without one.",
     ".loopline/state.db": "The state database, unless `LOOPLINE_STATE_URL` names another.",
     ".loopline/state.db.before-NUMBER": "The state database before an upgrade, for the way back. May be deleted.",
     ".loopline/mlflow/": "MLflow's database and artifacts: runs, versions, aliases. Back it up.",
