@@ -26,11 +26,14 @@ def old_data(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
     for project in snapshot.projects.values():
         repository = _project(snapshot.workspace, project.name)
         named = {record.result.get(name) for record in project.records if record.step == "version" for name in DATA}
-        named |= _named(snapshot.workspace, project.name, "version", DATA, DATA_TAGS)[0]
+        withdrawn, _, tagged = _named(snapshot.workspace, project.name, "version", DATA, DATA_TAGS)
+        named |= withdrawn
         locked = dvc_view.named_hashes(repository) if any(named) else {}
         for data_hash in sorted(filter(None, named)):
             size = sum(dvc_garbage.objects_of(repository, data_hash).values())
             reason = snapshot.why(f"data:{data_hash}") or locked.get(data_hash, "")
+            if not reason and data_hash in tagged & withdrawn:
+                reason = "a version names it, and goes first"
             yield GarbageCandidate(project.name, data_hash, size, reason)
 
 

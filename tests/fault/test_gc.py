@@ -89,7 +89,6 @@ def test_a_killed_clean_up_is_finished_by_the_next(workspace: Workspace, kills: 
     assert len(champions) == len(STEPS)
 
 
-@pytest.mark.parametrize("days", [120, wide(365)])
 def add_data(root: Path, number: int) -> set[Path]:
     """Let DVC's cache hold the data of a loop: a file that all share, and one of its own; return the objects."""
     objects = set()
@@ -196,6 +195,7 @@ def assert_promises_kept(workspace: Workspace) -> None:
     assert [path for path in whole if path.startswith("/") and not Path(path).exists()] == []
 
 
+@pytest.mark.parametrize("days", [120, wide(365)])
 def test_a_year_of_daily_loops_stays_under_its_size(workspace: Workspace, days: int) -> None:
     """A loop a day, of which each tenth is promoted: what is left is that of 90 days and of champions."""
     for number in range(1, days + 1):

@@ -1,7 +1,11 @@
 """`loopline doctor --restored`: a copy of the state database becomes whole again by what MLflow holds."""
 
+import itertools
 import json
+import os
+import signal
 import sqlite3
+from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -16,8 +20,10 @@ from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.loop.history import LOOP_LOCK
 from tasks.mlflow.registry import Registry
+from tasks.operations import after_restore
 from tasks.state.champion_moves import champion_of
 from tasks.state.versions import versions_of
+from tests.killing import CLEAN
 from tests.registered import register_served
 
 
@@ -84,6 +90,38 @@ def test_rows_that_are_read_back_by_themselves_end_no_lease(tracked: Workspace, 
         registry.look()
         assert len(registry.journal()) == 2
         living.confirm()
+
+
+def mend_and_die(environ: Mapping[str, str], projects: int) -> None:
+    os.environ.clear()
+    os.environ.update(environ)
+    mended, read = itertools.count(), after_restore._project
+
+    def dying(workspace: Workspace, model: str) -> after_restore.Finding:
+        if next(mended) == projects:
+            os.kill(os.getpid(), signal.SIGKILL)
+        return read(workspace, model)
+
+    after_restore._project = dying
+    doctor()
+
+
+@pytest.mark.parametrize("projects", [0, 1])
+def test_who_was_killed_after_some_projects_ends_the_rest_when_called_again(
+    tracked: Workspace, registry: Registry, projects: int
+) -> None:
+    """The leases ended first, so between the two calls no holder of before acts."""
+    with leased(tracked.state, "mlflow:tiny") as old:
+        process = CLEAN.Process(target=mend_and_die, args=(dict(os.environ), projects))
+        process.start()
+        process.join()
+        assert process.exitcode == -signal.SIGKILL
+        with pytest.raises(LeaseLostError):
+            old.confirm()
+    again = doctor()
+    assert again.exit_code == 0, again.output
+    assert [move.after for move in registry.journal()] == ["1", "2"]
+    assert [move.after for move in open_registry(tracked, "later").journal()] == ["1"]
 
 
 def test_it_is_refused_while_a_loop_runs(tracked: Workspace, registry: Registry) -> None:

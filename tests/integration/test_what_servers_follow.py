@@ -233,3 +233,20 @@ def test_a_server_follows_every_move_and_keeps_what_it_has(place: Embedded, walk
         assert ("beginning with MLflow's alias" in started.away) == by_alias
         assert walk.now() == started, "it stays with what it began with"
     assert (walk.now().stable, walk.now().away) == (stays, "")
+
+
+@pytest.mark.parametrize("place", [Embedded], indirect=True, ids=["Embedded"])
+def test_a_server_answers_from_its_cache_where_mlflow_is_from_before_the_champion(
+    place: Embedded, walk: Walk, empty_store: Path
+) -> None:
+    walk.registry.promote("1", None)
+    assert walk.start().stable == "1"
+    store = place.trains.state / "mlflow"
+    shutil.rmtree(store)
+    shutil.copytree(empty_store, store)
+    walk.registry.look()
+    champion = walk.registry.champion()
+    assert champion is not None
+    assert champion.number == "1", "the decision stays"
+    assert walk.now().stable == "1"
+    assert walk.start().stable == "1"

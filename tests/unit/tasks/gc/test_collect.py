@@ -77,7 +77,9 @@ def test_what_is_garbage_goes_and_a_champions_records_stay(workspace: Workspace,
     assert [name for name in kept if name.endswith(("-2", "-3"))] == [
         "gc:search tiny-2",
         "gc:search tiny-3",
-    ], "they name studies that are still there"
+        "gc:version tiny-2",
+        "gc:version tiny-3",
+    ], "they name studies, and data of versions, that are still there"
     assert sum(name.endswith("-1") for name in kept) == 7
     assert {path.name for path in (past / "pages").iterdir()} == {"tiny-1", "tiny-4", "tiny-5"}
     assert collection.removed["step folders"] == 4 * 7 * 5

@@ -31,7 +31,7 @@ def test_objects_below_the_address_go_and_those_beside_it_stay(monkeypatch: pyte
         for name in ("loops/1/card.html", "loops/1/model/a.onnx", "loops/10/card.html"):
             bucket.put_object(Key=name, Body=b"")
         artifact_files.remove(f"s3://{BUCKET}/loops/1")
-        assert [found.key for found in bucket.objects.all()] == ["loops/10/card.html"]
+        assert [found.key for found in bucket.objects.filter(Prefix="loops/")] == ["loops/10/card.html"]
 
 
 def test_files_of_another_kind_are_left(monkeypatch: pytest.MonkeyPatch) -> None:
