@@ -163,8 +163,8 @@ def _purge(snapshot: Snapshot, loops: Mapping[str, Mapping[str, str]], before: f
 
 
 def _size(address: str) -> int:
-    """Return the bytes of files on this machine; of those elsewhere 0."""
+    """Return the bytes of files on this machine; of those elsewhere, or at no address, 0."""
     parts = urllib.parse.urlsplit(address)
-    if parts.scheme not in ("", "file"):
+    if parts.scheme not in ("", "file") or not parts.path:
         return 0
     return sum(path.stat().st_size for path in Path(urllib.parse.unquote(parts.path)).rglob("*") if path.is_file())

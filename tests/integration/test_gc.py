@@ -47,6 +47,8 @@ def test_it_shows_first_and_removes_when_told(workspace: Workspace, make_project
     for number, days in enumerate((200, 150, 1), 1):
         add_loop(workspace, "tiny", number, days)
     crown(workspace, "tiny", "1")
+    sizes = [found["bytes"] for found in json.loads(run("--json"))["kinds"]["versions"]]
+    assert sizes == [0, 0, 0], "their rows name no files"
     printed = run()
     assert "step folders" in printed
     assert "`loopline gc --delete`" in printed
