@@ -254,6 +254,7 @@ def _opened(place: str, name: str) -> IO[bytes]:
     try:
         return registry_reader.opened(f"{server}/api/2.0/mlflow-artifacts/artifacts/{path}", TIMEOUT_S)
     except urllib.error.HTTPError as error:
+        error.close()  # it is kept as a cause, and would keep the connection open
         if error.code == 404:
             raise FileNotFoundError(place) from error
         raise

@@ -22,8 +22,9 @@ def test_one_process_serves_the_page_and_artifacts_and_refuses_strangers(
 ) -> None:
     with serving(workspace) as (url, process):
         assert not psutil.Process(process.pid).children(), "it began another process to serve"
-        with pytest.raises(urllib.error.HTTPError, match="401"):
+        with pytest.raises(urllib.error.HTTPError, match="401") as refused:
             urllib.request.urlopen(url, timeout=60)
+        refused.value.close()
         for name, value in server_access.credentials(workspace, {}).items():
             monkeypatch.setenv(name, value)
         with urllib.request.urlopen(urllib.request.Request(url, headers=authorization()), timeout=60) as page:
@@ -31,8 +32,9 @@ def test_one_process_serves_the_page_and_artifacts_and_refuses_strangers(
         foreign = urllib.request.Request(
             f"{url}/ajax-api/2.0/mlflow/experiments/search", headers={"Host": "evil.example", **authorization()}
         )
-        with pytest.raises(urllib.error.HTTPError, match="403"):
+        with pytest.raises(urllib.error.HTTPError, match="403") as refused:
             urllib.request.urlopen(foreign, timeout=60)
+        refused.value.close()
         client = MlflowClient(url)
         run = client.create_run(client.create_experiment("kept"))
         client.log_text(run.info.run_id, "carried over HTTP", "note.txt")
