@@ -9,7 +9,7 @@ from sqlalchemy import select
 
 from tasks.gc.candidates import GarbageCandidate
 from tasks.gc.retention import DVC_REMOTE, owns_remote
-from tasks.gc.snapshot import WITHDRAWN, Snapshot
+from tasks.gc.snapshot import WITHDRAWN, ProjectRows, Snapshot
 from tasks.host import database
 from tasks.host.tables import step_records, versions
 from tasks.host.workspace import Project, Workspace
@@ -24,25 +24,29 @@ DATA, DATA_TAGS = ("raw", "prepared"), ("loopline.raw", "loopline.dataset")
 def old_data(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
     """Yield the data of versions in DVC's cache; withdrawn data that a `dvc.lock` names stays too."""
     for project in snapshot.projects.values():
-        repository = _project(snapshot.workspace, project.name)
-        named = {record.result.get(name) for record in project.records if record.step == "version" for name in DATA}
-        withdrawn, _, tagged = _named(snapshot.workspace, project.name, "version", DATA, DATA_TAGS)
-        named |= withdrawn
-        locked = dvc_view.named_hashes(repository) if any(named) else {}
-        for data_hash in sorted(filter(None, named)):
-            size = sum(dvc_garbage.objects_of(repository, data_hash).values())
-            reason = snapshot.why(f"data:{data_hash}") or locked.get(data_hash, "")
-            if not reason and data_hash in tagged & withdrawn:
-                reason = "a version names it, and goes first"
-            yield GarbageCandidate(project.name, data_hash, size, reason)
+        yield from _data_of(snapshot, project)
 
 
 def remote_data(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
     """Yield the same data at DVC's default remote, which goes with it only from a remote of our own."""
     shared = "" if owns_remote() else f"others may use DVC's remote: {DVC_REMOTE}=own says that nobody does"
-    for candidate in old_data(snapshot):
-        if dvc_view.default_remote(dvc_view.root_of(_project(snapshot.workspace, candidate.project))):
-            yield candidate._replace(reason=candidate.reason or shared)
+    for project in snapshot.projects.values():
+        if dvc_view.default_remote(dvc_view.root_of(_project(snapshot.workspace, project.name))):
+            for candidate in _data_of(snapshot, project):
+                yield candidate._replace(reason=candidate.reason or shared)
+
+
+def _data_of(snapshot: Snapshot, project: ProjectRows) -> Iterator[GarbageCandidate]:
+    repository = _project(snapshot.workspace, project.name)
+    named = {record.result.get(name) for record in project.records if record.step == "version" for name in DATA}
+    withdrawn, _, tagged = _named(snapshot.workspace, project.name, "version", DATA, DATA_TAGS)
+    named |= withdrawn
+    reasons = dict.fromkeys(tagged & withdrawn, "a version names it, and goes first")
+    reasons |= dvc_view.named_hashes(repository) if any(named) else {}
+    for data_hash in sorted(filter(None, named)):
+        size = sum(dvc_garbage.objects_of(repository, data_hash).values())
+        reason = snapshot.why(f"data:{data_hash}") or reasons.get(data_hash, "")
+        yield GarbageCandidate(project.name, data_hash, size, reason)
 
 
 def remove_data(snapshot: Snapshot, _: Sequence[GarbageCandidate]) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 
 from models.files import Hashes
@@ -34,10 +34,10 @@ def stored_files(snapshot: Snapshot) -> Iterator[GarbageCandidate]:
     if store is None:
         return
     for project in snapshot.projects.values():
-        old = {**_steps(snapshot, store, project).unused(), **_old_published(snapshot, store, project)}
+        listed = store.listed(_place(project))
+        old = {**_steps(snapshot, store, project).unused(), **_old_published(snapshot, project, listed)}
         if old:
             yield _candidate(project, "unused", old, "")
-        listed = store.listed(_place(project))
         for folder, reason in STAYING_FOLDERS.items():
             place = f"{_place(project)}/{folder}/"
             rest = {name: info for name, info in listed.items() if name.startswith(place) and name not in old}
@@ -57,7 +57,7 @@ def delete_stored(
     if store and chosen:
         rows = snapshot.projects[project]
         _steps(snapshot, store, rows).sweep((), confirm)
-        old = _old_published(snapshot, store, rows)
+        old = _old_published(snapshot, rows, store.listed(f"{_place(rows)}/{PUBLISHED}"))
         confirm()
         store.delete([*old])
 
@@ -77,16 +77,20 @@ def _steps(snapshot: Snapshot, store: ObjectStore, project: ProjectRows) -> Step
     return StepStore(store, project.state, records, hashes, keep_days() * DAY_S)
 
 
-def _old_published(snapshot: Snapshot, store: ObjectStore, project: ProjectRows) -> dict[str, StoredObject]:
-    """Return the published files whose local rule lets them go."""
-    old = dict[str, StoredObject]()
+def _old_published(
+    snapshot: Snapshot, project: ProjectRows, listed: Mapping[str, StoredObject]
+) -> dict[str, StoredObject]:
+    """Return those of a project's objects that are published files whose local rule lets them go."""
+    folder, old = PurePosixPath(_place(project), PUBLISHED), dict[str, StoredObject]()
+    names = [name for name in map(PurePosixPath, listed) if name.is_relative_to(folder)]
+    published = {name.relative_to(folder): listed[str(name)] for name in names}
     for place in PLACES:
-        depth = len(PurePosixPath(place.pattern).parts)
+        pattern = PurePosixPath(place.pattern).parts
         by_path: dict[PurePosixPath, dict[str, StoredObject]] = {}
-        folder = PurePosixPath(_place(project), PUBLISHED)
-        for name, info in store.listed(str(folder / PurePosixPath(place.pattern).parts[0])).items():
-            path = PurePosixPath(*PurePosixPath(name).relative_to(folder).parts[:depth])
-            by_path.setdefault(path, {})[name] = info
+        for name, info in published.items():
+            if name.parts[0] == pattern[0]:
+                path = PurePosixPath(*name.parts[: len(pattern)])
+                by_path.setdefault(path, {})[str(folder / name)] = info
         for path, objects in by_path.items():
             used = max(info.modified for info in objects.values())
             reason = place.reason(snapshot, project.name, project.state / path)

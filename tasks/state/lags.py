@@ -6,7 +6,7 @@ from pathlib import Path
 
 from sqlalchemy import func, select
 
-from models.report.facts import Lag as Lag
+from models.report.facts import Lag
 from tasks.host import database
 from tasks.host.tables import champion_moves, events, registered_models, workspace
 from tasks.state.outbox import waiting_loops

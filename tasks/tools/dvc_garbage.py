@@ -9,9 +9,7 @@ from pathlib import Path
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.workspace import Project
 from tasks.tools import dvc_remote, dvc_view
-
-LISTING = ".dir"
-"""The end of the hash of a folder, whose object lists the hashes of its files."""
+from tasks.tools.dvc_remote import LISTING
 
 
 def objects_of(project: Project, data_hash: str) -> dict[Path, int]:

@@ -408,7 +408,6 @@ def _among_families(search: Search, fixed: Mapping[str, Any], seed: int) -> Any:
 
 
 def _with_fixed(params: Mapping[str, Any], base: Any) -> Any:
-
     from optuna import samplers
     from optuna.exceptions import ExperimentalWarning
 

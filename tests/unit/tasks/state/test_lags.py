@@ -4,6 +4,7 @@ from pathlib import Path
 
 import pytest
 
+from models.report.facts import Lag
 from models.serving.registry_comparison import Projection
 from tasks.host import database
 from tasks.host.tables import events
@@ -11,7 +12,7 @@ from tasks.host.workspace import Workspace
 from tasks.loop.history import LoopRecord, save_loop
 from tasks.prefect.events import Event, store
 from tasks.state import champion_moves, registered_models
-from tasks.state.lags import Lag, lags
+from tasks.state.lags import lags
 from tasks.state.outbox import LOOP_RUN, Delivered, Outbox, set_delivered
 from tasks.state.workspace_id import workspace_id
 
