@@ -109,8 +109,9 @@ def made_features(table: pa.Table, reference: str, base: Path) -> pa.Table:
 
 def _as_they_came(featured: pa.Table, source_schema: pa.Schema) -> pa.Table:
     """Cast integer columns back to integers: pandas turns an integer column with a missing value into floats."""
+    types = {field.name: field.type for field in source_schema}
     for position, field in enumerate(featured.schema):
-        before = source_schema.field(field.name).type if field.name in source_schema.names else None
+        before = types.get(field.name)
         if before is not None and pa.types.is_integer(before) and pa.types.is_floating(field.type):
             with contextlib.suppress(pa.ArrowInvalid):  # the function turned them into fractions
                 featured = featured.set_column(position, field.name, featured.column(position).cast(before))

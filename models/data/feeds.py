@@ -216,7 +216,8 @@ def _inputs(
 ) -> pa.Table:
     names, stored_schema = list(preparation.row_inputs), pq.read_schema(prepared / ROWS_FILE)
     raw_schema = pq.read_schema(raw) if raw is not None else pa.schema([])
-    absent = [name for name in names if name not in stored_schema.names and name in raw_schema.names]
+    stored_names, raw_names = set(stored_schema.names), set(raw_schema.names)
+    absent = [name for name in names if name not in stored_names and name in raw_names]
     _check_inputs(pa.schema([*stored_schema, *(raw_schema.field(name) for name in absent)]), names, preparation.inputs)
     if raw is None or not absent:
         return rows_of(prepared, split, names, positions)
@@ -248,10 +249,11 @@ _TAKEN: dict[Form, tuple[Callable[[pa.DataType], bool], str]] = {
 
 
 def _check_inputs(schema: pa.Schema, names: list[str], inputs: list[InputRecord]) -> None:
+    wanted, present = set(names), set(schema.names)
     for name in names:
-        if name not in schema.names:
+        if name not in present:
             raise DataError(f"the model takes a column that these rows lack: {no_such_column(name, schema.names)}")
-    for part in [part for part in inputs if part.name in names]:
+    for part in [part for part in inputs if part.name in wanted]:
         kind, (fits, expected) = schema.field(part.name).type, _TAKEN[part.form]
         if not fits(kind):
             raise DataError(

@@ -62,14 +62,12 @@ def check_feature_function(table: pa.Table, data: Data, base: Path) -> None:
 
 def _unlike(whole: pa.Table, other_table: pa.Table, data: Data) -> list[str]:
     """Return the columns of a table, targets apart, that another table lacks or has with other values."""
+    other_names = set(other_table.column_names)
     return [
         name
         for name in whole.column_names
         if name not in data.targets
-        and (
-            name not in other_table.column_names
-            or not np.array_equal(hash_rows(whole, [name]), hash_rows(other_table, [name]))
-        )
+        and (name not in other_names or not np.array_equal(hash_rows(whole, [name]), hash_rows(other_table, [name])))
     ]
 
 

@@ -99,12 +99,12 @@ def _widened(table: pa.Table, labelled: pa.Table, carried: Sequence[str], data: 
 
     A column with numbers that no float64 holds exactly stays as it is: rows with fractions do not fit it.
     """
-    schema = table.schema
+    schema, names = table.schema, set(labelled.column_names)
     for position, field in enumerate(schema):
         if field.name not in carried or field.name == data.id or not pa.types.is_integer(field.type):
             continue
         columns = [labelled.column(f"{prefix}{field.name}") for prefix in (INPUT, RAW)
-                 if f"{prefix}{field.name}" in labelled.column_names]  # fmt: skip
+                 if f"{prefix}{field.name}" in names]  # fmt: skip
         decimals = any(pc.any(_are_broken(_cast(column, pa.float64())[0])).as_py() for column in columns)
         if decimals and fits_float64(table.column(field.name)):
             schema = schema.set(position, field.with_type(pa.float64()))
@@ -125,13 +125,14 @@ def _as_source(
     times |= {name for name, kind in data.features.kinds.items() if kind == "datetime"}
     labels = labelled.column(LABEL)
     targets = label_columns(labels, data.targets) if len(data.targets) > 1 else {data.targets[0]: labels}
+    logged = set(labelled.column_names)
     for field in schema:
         column = pa.chunked_array([pa.nulls(labelled.num_rows, field.type)])
         names = [f"{prefix}{field.name}" for prefix in (INPUT, RAW)] if field.name in carried else []
         if field.name == data.id:  # an id of another type is not in the source
             names = []
             column = _cast(labelled.column("id"), field.type)[0]
-        values = [labelled.column(name) for name in names if name in labelled.column_names]
+        values = [labelled.column(name) for name in names if name in logged]
         if field.name in targets:
             values = [pa.chunked_array([targets[field.name]]) if len(data.targets) > 1 else labels]
         for each in values:  # raw values override the graph's inputs

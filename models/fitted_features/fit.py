@@ -67,7 +67,8 @@ def fit_features(code: FeatureCode, rows: FitRows, inputs: InputColumns, as_text
     graph, names = b"", [lookup.name for lookup in state.lookups]
     if code.transform is not None:
         graph, names = transform_graph(code, state, state.columns(inputs))
-    clashes = [name for name in names if name in inputs.names or name in rows.table.column_names]
+    taken = {*inputs.names, *rows.table.column_names}
+    clashes = [name for name in names if name in taken]
     if clashes:
         raise UserCodeError(
             f"data.features.transform {code.transform}: {clashes[0]!r} is a column of the data already: rename it"

@@ -80,9 +80,10 @@ def tally(table: pa.Table, reference: Reference, bounds: Bounds | None = None) -
     """
     counts: dict[str, Counts] = {}
     broken: dict[str, int] = {}
+    names = set(table.column_names)
     for column in reference.columns:
         name, bins = INPUT + column.name, column.bins
-        values = table.column(name) if name in table.column_names else pa.nulls(table.num_rows, pa.string())
+        values = table.column(name) if name in names else pa.nulls(table.num_rows, pa.string())
         if not isinstance(bins, NumericBins):
             counts[name] = bins.count(values)
             continue

@@ -64,7 +64,8 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     task, group = _guess_task(answered, data)
     guess = _GUESSES[task]
     forms, roles = text_forms(table), [*targets, *([group] if group else [])]
-    read = {name: _kind_of(table.column(name)) for name in table.column_names if name not in (*roles, *forms)}
+    unread = {*roles, *forms}
+    read = {name: _kind_of(table.column(name)) for name in table.column_names if name not in unread}
     kinds = {name: kind for name, kind in read.items() if kind}
     is_forecast = len(targets) == 1 and answered.num_rows >= TARGET_PRESENT * table.num_rows
     shape = guess.series(table, target) if is_forecast else None
@@ -96,10 +97,11 @@ def _inputs(
     table: pa.Table, roles: Sequence[str], kinds: Collection[str], forms: Mapping[str, TextForm]
 ) -> tuple[dict[str, str], list[str]]:
     """Return the columns that are no input, with the reason of each, and those that are."""
-    drop = dict(_not_features(table, [*roles, *kinds], forms))
+    drop = dict(_not_features(table, {*roles, *kinds}, forms))
     if {*drop, *roles} >= {*table.column_names}:  # a number in the order of the file that is the only input is no id
         drop = {name: reason for name, reason in drop.items() if reason != BEHAVES}
-    return drop, [column for column in table.column_names if column not in (*drop, *roles)]
+    left_out = {*drop, *roles}
+    return drop, [column for column in table.column_names if column not in left_out]
 
 
 def _refuse_constants(targets: pa.Table) -> None:
@@ -155,7 +157,7 @@ def _doubt_lines(table: pa.Table, data: Data, forms: Mapping[str, TextForm], dro
         yield f"# {message[0].upper()}{message[1:]}."
 
 
-def _not_features(table: pa.Table, roles: Sequence[str], forms: Mapping[str, TextForm]) -> Iterator[tuple[str, str]]:
+def _not_features(table: pa.Table, roles: Collection[str], forms: Mapping[str, TextForm]) -> Iterator[tuple[str, str]]:
     for name in table.column_names:
         column = table.column(name)
         if name in roles:

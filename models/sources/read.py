@@ -6,6 +6,7 @@ import codecs
 import contextlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -370,7 +371,7 @@ def refuse_shared_names(names: list[str], display_name: str) -> None:
     Raises:
         DataError: Names them, and where they stand.
     """
-    shared = sorted({name for name in names if names.count(name) > 1})
+    shared = sorted(name for name, count in Counter(names).items() if count > 1)
     if shared:
         names_shown = ", ".join(f"{name!r} (columns {_positions(names, name)})" for name in shared[:5])
         raise DataError(f"{display_name}: several columns share a name: {names_shown}: rename or drop one of each")

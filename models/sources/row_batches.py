@@ -148,8 +148,9 @@ def concatenated(tables: Sequence[pa.Table]) -> pa.Table:
 
 def _as_text(table: pa.Table, tables: Sequence[pa.Table]) -> pa.Table:
     """Return `table` with columns as text if their types differ between `tables`."""
+    types = [{field.name: field.type for field in other_table.schema} for other_table in tables]
     for position, field in enumerate(table.schema):
-        kinds = {table.schema.field(field.name).type for table in tables if field.name in table.column_names}
+        kinds = {by_name[field.name] for by_name in types if field.name in by_name}
         if len(kinds - {pa.null()}) > 1:
             table = table.set_column(position, field.name, texts_of(table.column(position)))
     return table

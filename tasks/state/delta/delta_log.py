@@ -104,8 +104,9 @@ class OrderedLog:
             return 0
         rows, number = self._renamed(rows), (last or 0) + 1
         rows = rows.append_column(APPEND, pa.array([number] * rows.num_rows, pa.int64()))
+        present = set(rows.column_names)
         for field in self._fields:
-            if field.name not in rows.column_names:
+            if field.name not in present:
                 rows = rows.append_column(field, pa.nulls(rows.num_rows, field.type))
         marks = {APPEND: number} if key is None else {APPEND: number, key: number}
         self._table.commit([], [self._fitted(rows)], marks, offsets)
@@ -313,9 +314,10 @@ class OrderedLog:
 
         own_schema = pa.schema([pa.field(APPEND, pa.int64()), *self._fields])
         table_schema = self._table.schema() or own_schema
-        new_fields = pa.schema([field for field in rows.schema if field.name not in own_schema.names])
+        own_names, types = set(own_schema.names), {field.name: field.type for field in table_schema}
+        new_fields = pa.schema([field for field in rows.schema if field.name not in own_names])
         for place, field in enumerate(new_fields):
-            if as_text and field.name in table_schema.names and field.type != table_schema.field(field.name).type:
+            if as_text and field.type != types.get(field.name, field.type):
                 new_fields = new_fields.set(place, field.with_type(pa.string()))
         return concatenated([table_schema.empty_table(), new_fields.empty_table()]).schema
 

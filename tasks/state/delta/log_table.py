@@ -100,7 +100,8 @@ class LogTable:
         import pyarrow as pa
         from deltalake import Schema
 
-        new = [field for field in schema if stored is None or field.name not in stored.names]
+        present = set(stored.names) if stored is not None else set()
+        new = [field for field in schema if field.name not in present]
         if not new:
             return
         if stored is None:

@@ -6,7 +6,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.errors import DataError
-from models.sources.read import read_source, read_table, write_table
+from models.sources.read import read_source, read_table, refuse_shared_names, write_table
 
 
 def test_csv_types_come_from_all_rows_and_empty_fields_are_missing(tmp_path):
@@ -141,6 +141,24 @@ def test_a_parquet_file_with_shared_names_is_not_called_damaged(tmp_path):
     for source in (tmp_path / "t.parquet", tmp_path):
         with pytest.raises(DataError, match=r"t\.parquet: several columns share a name: 'x' \(columns 1, 2\)"):
             read_source(source)
+
+
+class CountedName(str):
+    """A name that counts how often it is compared."""
+
+    num_comparisons = 0
+
+    def __eq__(self, other):
+        CountedName.num_comparisons += 1
+        return str.__eq__(self, other)
+
+    __hash__ = str.__hash__
+
+
+def test_shared_names_of_2000_columns_are_sought_without_comparing_each_with_each():
+    CountedName.num_comparisons = 0
+    refuse_shared_names([CountedName(f"x{number}") for number in range(2000)], "wide.csv")
+    assert CountedName.num_comparisons <= 2000
 
 
 def test_anything_else_is_refused():
