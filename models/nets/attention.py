@@ -72,7 +72,9 @@ def rotated(x_BHTD: torch.Tensor) -> torch.Tensor:
 
 def _tables(length: int, half: int, device: torch.device, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the cosines and sines of all positions, (T, half); made once for each length, device and type."""
-    if type(length) is not int or torch.compiler.is_compiling() or not _makes_plain_tensors(device):
+    if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
+        return _unfused_angles(length, half, device, dtype)
+    if type(length) is not int or not _makes_plain_tensors(device):
         return _angles(length, half, device, dtype)  # a graph holds the operations, and a fake tensor is of one trace
     return _cached_angles(length, half, device, dtype)
 
@@ -87,6 +89,23 @@ def _angles(length: int, half: int, device: torch.device, dtype: torch.dtype) ->
     place = torch.arange(length, device=device, dtype=torch.float32)
     angle = place.unsqueeze(1) * torch.exp(step * (-math.log(_WAVELENGTH) / half))
     return angle.cos().to(dtype), angle.sin().to(dtype)
+
+
+@torch.library.custom_op("loopline::rotation_angles", mutates_args=())
+def _unfused_angles(
+    length: int, half: int, device: torch.device, dtype: torch.dtype
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Return the angles to compiled code, which would else compute them again for each number that it rotates.
+
+    They are made anew in each call: a kept table could be overwritten by compiled code, or lie in a replay's memory.
+    """
+    return _angles(length, half, device, dtype)
+
+
+@_unfused_angles.register_fake
+def _(length: int, half: int, device: torch.device, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    shape = (length, half)
+    return torch.empty(shape, device=device, dtype=dtype), torch.empty(shape, device=device, dtype=dtype)
 
 
 _cached_angles = functools.lru_cache(maxsize=32)(_angles)

@@ -61,3 +61,22 @@ def test_tables_of_a_trace_are_not_kept() -> None:
     assert attention._cached_angles.cache_info().currsize >= 1
     assert type(rotated(query)) is torch.Tensor
     assert query.grad is not None
+
+
+def test_compiled_code_takes_the_tables_as_tensors() -> None:
+    """A compiler that sees the cosines computes them again for each head and example, in each layer."""
+    torch.manual_seed(0)
+    block, hidden = DecoderBlock(16, 2, 1, 0.0), torch.randn(2, 6, 16)
+    expected = block(hidden)
+    targets: list[str] = []
+
+    def backend(graph: torch.fx.GraphModule, inputs: list[torch.Tensor]) -> Any:
+        targets.extend(str(node.target) for node in graph.graph.nodes)
+        return graph
+
+    compiled = torch.compile(block, backend=backend, dynamic=False)
+    assert torch.equal(compiled(hidden), expected)
+    assert "loopline.rotation_angles.default" in targets
+    assert "cos" not in targets
+    exported = torch.export.export(block, (hidden,))
+    assert "aten.cos.default" in {str(node.target) for node in exported.graph.nodes}, "a graph of ONNX holds them"
