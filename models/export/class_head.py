@@ -9,9 +9,9 @@ import numpy as np
 
 from models.data.feeds import spread_positions
 from models.data.preparation import ClassHead, Preparation
-from models.export.trained import num_validation_examples, validation_predictions, validation_units
+from models.export.trained import num_validation_examples, predictions_of, validation_outputs, validation_units
 from models.kinds.task import PerTask
-from models.metrics.calibration import MOST_EXAMPLES, PlattScaling, calibration_that_helps
+from models.metrics.calibration import MOST_EXAMPLES, calibration_that_helps
 from models.metrics.decisions import best_decision, label_thresholds
 from models.metrics.metrics import metric_of
 from models.training.batches.examples import open_examples
@@ -33,43 +33,42 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
 
 
 class _Validation(NamedTuple):
-    """The validation rows that a head is chosen on, and the name of the goal's metric."""
+    """The validation rows that a head is chosen on, with the model's raw outputs, and the name of the goal's metric."""
 
     positions: np.ndarray
     target: np.ndarray
-    prediction: np.ndarray
+    outputs: np.ndarray
     weight: np.ndarray | None
     goal: str
 
 
 def _validation(job: TrainingJob, preparation: Preparation) -> _Validation:
     positions = spread_positions(num_validation_examples(job.tensors), MOST_EXAMPLES)
-    prediction = validation_predictions(job, preparation, positions, of_first_fit=True)
+    outputs = validation_outputs(job, preparation, positions, of_first_fit=True)
     validation = open_examples(job.whole, preparation)[1]
     target, weights = validation.values()[positions], as_array(validation.weights())
     weight = None if weights is None else weights[positions]
     goal = metric_of(job, preparation, job.project).name
-    return _Validation(positions, target, prediction, weight, goal)
+    return _Validation(positions, target, outputs, weight, goal)
 
 
 def _of_labels(job: TrainingJob, preparation: Preparation) -> tuple[Preparation, dict[str, Any]]:
-    _, target, prediction, weight, goal = _validation(job, preparation)
-    thresholds = label_thresholds(goal, target, prediction, weight)
+    _, target, outputs, weight, goal = _validation(job, preparation)
+    thresholds = label_thresholds(goal, target, predictions_of(outputs, preparation), weight)
     head = ClassHead() if np.all(thresholds == 0.5) else ClassHead.of(thresholds)
     return preparation.model_copy(update={"class_head": head}), {"class_head": {"decision": _facts(head)}}
 
 
 def _of_classes(job: TrainingJob, preparation: Preparation) -> tuple[Preparation, dict[str, Any]]:
-    positions, target, prediction, weight, goal = _validation(job, preparation)
+    positions, target, outputs, weight, goal = _validation(job, preparation)
     units = validation_units(job, preparation.kind)
     some = None if units is None else units.at(positions)
-    tested = calibration_that_helps(target, prediction, job.train.seed, weight, some)
+    tested = calibration_that_helps(target, _probabilities(outputs), job.train.seed, weight, some)
     calibration = tested.calibration if tested else None
-    if calibration is not None:
-        prediction = calibration.apply(prediction)
-    head = ClassHead.of(best_decision(goal, preparation.task, prediction, weight))
-    if calibration is not None:
-        head = head.model_copy(update={"slope": calibration.slope, "offsets": list(calibration.offsets)})
+    scale = {"slope": calibration.slope, "offsets": list(calibration.offsets)} if calibration else {}
+    calibrated = preparation.model_copy(update={"class_head": ClassHead().model_copy(update=scale)})
+    decision = best_decision(goal, preparation.task, predictions_of(outputs, calibrated), weight)
+    head = ClassHead.of(decision).model_copy(update=scale)
     names = ("log_loss", "log_loss_after", "ece", "ece_after")
     facts = {} if tested is None else {name: getattr(tested, name) for name in names}
     record = {**facts, "calibrated": calibration is not None, "threshold": head.threshold, "decision": _facts(head)}
@@ -98,8 +97,9 @@ def _facts(head: ClassHead) -> dict[str, list[float]]:
     return {name: values for name in names if (values := getattr(head, name))}
 
 
-def with_class_head(prediction: np.ndarray, head: ClassHead) -> np.ndarray:
-    """Return the trained model's predictions as the class head changes them."""
-    if head.slope == 1.0 and not head.offsets:
-        return prediction
-    return PlattScaling(head.slope, tuple(head.offsets)).apply(prediction)
+def _probabilities(outputs: np.ndarray) -> np.ndarray:
+    """Return the probabilities (example, class) of logits (example, class), or of those of class 1 of two."""
+    from scipy.special import softmax  # a training begins without it
+
+    logits = np.hstack([np.zeros_like(outputs), outputs]) if outputs.shape[1] == 1 else outputs
+    return np.asarray(softmax(logits, axis=1))

@@ -9,7 +9,7 @@ from typing import Any
 from models.data.feeds import feed_at, spread_positions
 from models.data.preparation import Preparation
 from models.data.text import text_of
-from models.export.class_head import choose_class_head, with_class_head
+from models.export.class_head import choose_class_head
 from models.export.core import core_of
 from models.export.graph import assemble
 from models.export.parity import parity
@@ -84,7 +84,7 @@ def _prove(path: Path, job: TrainingJob, preparation: Preparation) -> dict[str, 
     limit = PARITY_WINDOWS if preparation.characters else PARITY_EXAMPLES
     positions = spread_positions(count, limit)
     rows = [feed_at(job.prepared, "validation", preparation, positions)]
-    expected = with_class_head(validation_predictions(job, preparation, positions), preparation.class_head)
-    result = parity(path, rows, expected, preparation)
+    nets = [member.job.model.net for member in members_of(job)] or [job.model.net]
+    result = parity(path, rows, validation_predictions(job, preparation, positions), preparation, nets)
     example = text_example(rows[0]["text"]) if preparation.characters else input_example(rows[0])
     return {**result.model_dump(), "parity": result.max_difference, "input_example": example}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +15,7 @@ from models.inference.predict import Feed, predict
 from models.judge.verdict import Parity
 from models.kinds.task import PerTask, Task
 from models.metrics.classification import Decision, at_threshold, predicted_class
+from models.project_spec.references import is_own_code
 
 TOLERANCE = 1e-4
 """Absolute for a probability, in bits for text, for a regression relative to the larger of value and target's spread.
@@ -24,7 +25,9 @@ Source: float32 graphs differ by about 1e-7 from torch (measured), a wrong opera
 SHOWN = 6
 
 
-def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation: Preparation) -> Parity:
+def parity(
+    path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation: Preparation, nets: Sequence[str] = ()
+) -> Parity:
     """Compare ONNX Runtime's predictions with those of the trained model.
 
     Args:
@@ -32,6 +35,7 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
         feeds: Raw rows, batch by batch.
         expected: The trained model's predictions for the same rows, in the form of `predict`.
         preparation: The preparation schema of the model.
+        nets: The resolved names of the nets in it: the cure is in the user's code only where one is own code.
 
     Raises:
         TrainingError: Rows are missing, or the worst row differs by more than the tolerance; the message shows it.
@@ -39,8 +43,7 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
     got = predict(path, feeds, preparation)
     if got.shape != expected.shape:
         raise TrainingError(
-            f"export: the graph predicts {got.shape}, the trained model {expected.shape}: replace what is unusual in "
-            "the net's forward, such as a branch on a shape"
+            f"export: the graph predicts {got.shape}, the trained model {expected.shape}: {_cure(nets)}"
         )
     distances = _distances(got, expected, preparation.target, preparation.task)
     worst = int(np.argmax(distances)) if len(distances) else 0
@@ -49,8 +52,7 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
         raise TrainingError(
             f"export: in row {worst + 1} of the validation rows compared, the trained model predicts "
             f"{_shown(expected[worst])}, the ONNX graph {_shown(got[worst])}: {distances[worst]:.2g} apart, "
-            f"expected at most {TOLERANCE:g}: the net has an operator that the exporter translates wrongly; "
-            "replace what is unusual in its forward"
+            f"expected at most {TOLERANCE:g}: {_cure(nets)}"
         )
     return Parity(
         max_difference=float(distances.max(initial=0.0)),
@@ -58,6 +60,13 @@ def parity(path: Path, feeds: Iterable[Feed], expected: np.ndarray, preparation:
         num_examples=len(distances),
         label_flips=_label_flips(got, expected, preparation.class_head, preparation.task),
     )
+
+
+def _cure(nets: Sequence[str]) -> str:
+    own = ", ".join(filter(is_own_code, nets))
+    if own:
+        return f"{own} has what the export translates wrongly: replace what is unusual there, as a branch on a shape"
+    return "Loopline's export is at fault, not the data or the spec: report it with this message; another net may do"
 
 
 def _distances(got: np.ndarray, expected: np.ndarray, target: TargetEncoding, task: Task) -> np.ndarray:

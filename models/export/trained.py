@@ -34,15 +34,19 @@ def validation_predictions(
 
     Args:
         job: The finished job.
-        preparation: The preparation schema of the model.
+        preparation: The preparation schema of the model; its calibration and its shifts of quantiles count.
         positions: Which examples of the validation split, int64 (examples,).
         of_first_fit: Take a refitted model as it was before it learnt from these examples.
     """
+    return predictions_of(validation_outputs(job, preparation, positions, of_first_fit=of_first_fit), preparation)
+
+
+def predictions_of(outputs: np.ndarray, preparation: Preparation) -> np.ndarray:
+    """Return predictions, float64 in the form of `predict`, from raw outputs (example, output)."""
     import torch
 
     from models.training.optimisation.losses import predictions
 
-    outputs = validation_outputs(job, preparation, positions, of_first_fit=of_first_fit)
     return np.asarray(predictions(torch.from_numpy(outputs), preparation), np.float64)
 
 

@@ -26,6 +26,8 @@ ONE_SIDED_95 = 1.645
 RANKINGS = frozenset({"roc_auc", "pr_auc"})
 """Goals that the order of the examples decides alone."""
 _SMALLEST = 1e-12
+_TINY = float(np.finfo(np.float64).tiny)
+"""Stands for a probability of zero, whose logarithm is not finite."""
 _EQUAL = 1e-5
 """Relative difference of equal predictions: a net's float32 pass gives equal rows of two batches 1e-7 apart."""
 
@@ -72,9 +74,10 @@ class CalibrationTest(NamedTuple):
 
 
 def logits_of(prediction: Array) -> Array:
-    """Return logits (example, class) of probabilities."""
-    chances = np.stack([1 - prediction, prediction], axis=1) if prediction.ndim == 1 else prediction
-    return np.asarray(np.log(np.clip(chances, _SMALLEST, 1.0)))
+    """Return logits (example, class) of probabilities; of class 1 alone, within the digits that 1 less it keeps."""
+    if prediction.ndim > 1:
+        return np.asarray(np.log(np.maximum(prediction, _TINY)))
+    return np.asarray(np.log(np.clip(np.stack([1 - prediction, prediction], axis=1), _SMALLEST, 1.0)))
 
 
 def fit_calibration(target: Array, prediction: Array, weight: Array | None = None) -> PlattScaling:
@@ -97,7 +100,7 @@ def fit_calibration(target: Array, prediction: Array, weight: Array | None = Non
     def loss(parameters: Array) -> tuple[float, Array]:
         slope, offsets = math.exp(parameters[0]), np.r_[0.0, parameters[1:]] if with_offsets else 0.0
         chances = softmax(slope * logits + offsets, axis=1)
-        losses = -np.log(np.clip(chances[np.arange(num), truth], _SMALLEST, 1.0))
+        losses = -np.log(np.maximum(chances[np.arange(num), truth], _TINY))
         value = (losses * weights).sum() + 0.5 * parameters @ parameters
         error = (chances - one_hot) * weights[:, None]
         slopes = np.r_[slope * (error * logits).sum(), error.sum(axis=0)[1:] if with_offsets else []]
@@ -225,4 +228,4 @@ def _between(ordered: Array, count: int) -> float:
 
 def _losses(target: Array, prediction: Array) -> Array:
     logits = logits_of(prediction)
-    return np.asarray(-logits[np.arange(len(target)), target])
+    return np.minimum(-logits[np.arange(len(target)), target], -math.log(_SMALLEST))

@@ -151,7 +151,7 @@ def _on_tests(case: Case, loop: Any) -> tuple[float, int]:
 
     from models.data.feeds import targets
     from models.data.preparation import Preparation
-    from models.export.class_head import choose_class_head, with_class_head
+    from models.export.class_head import choose_class_head
     from models.export.trained import num_validation_examples, validation_predictions
     from models.files import read_json
     from models.metrics.classification import at_threshold, missed_classes
@@ -166,7 +166,6 @@ def _on_tests(case: Case, loop: Any) -> tuple[float, int]:
     true, classes = targets(job.prepared, "test"), preparation.target.classes
     if classes is None:
         return value(case, pd.Series(true), predicted), 0
-    predicted = with_class_head(predicted, preparation.class_head)
     decided = at_threshold(predicted, preparation.class_head.decision)
     shares = predicted if predicted.ndim == 2 else np.stack([1 - predicted, predicted], axis=1)
     names = pd.Series(np.array(classes)[true.astype(int)])

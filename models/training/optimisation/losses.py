@@ -17,7 +17,7 @@ import torch
 import torch.nn.functional as F
 from numpy.typing import NDArray
 
-from models.data.preparation import Preparation
+from models.data.preparation import ClassHead, Preparation
 from models.data.target_encoding import LARGEST_LOGARITHM, TargetEncoding
 from models.errors import UserCodeError
 from models.kinds.task import TASKS, PerLink, PerTask, Task
@@ -221,7 +221,8 @@ def predictions(output: torch.Tensor, preparation: Preparation) -> NDArray[np.fl
 
     Of several outputs (example, output). Quantiles of a value are sorted, so that they never cross: sorting never makes
     the pinball loss larger. Source: Chernozhukov, Fernandez-Val and Galichon (2010), Econometrica 78(3). Those of an
-    exported model are shifted as its graph shifts them (`models/export/quantile_shifts.py`).
+    exported model are shifted as its graph shifts them (`models/export/quantile_shifts.py`), and its logits calibrated
+    (`models/export/class_head.py`): a probability near 1 has lost the digits that tell a logit of 40 from one of 60.
 
     For text: the bits of each character, as `settle` returns them.
     """
@@ -360,11 +361,16 @@ def _one_or_several(output: torch.Tensor, target: TargetEncoding) -> torch.Tenso
 
 
 def _sigmoids(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
-    return _one_or_several(output, preparation.target).sigmoid().numpy()
+    return _one_or_several(_calibrated(output, preparation.class_head), preparation.target).sigmoid().numpy()
 
 
 def _softmax(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:
-    return output.softmax(dim=1).numpy()
+    return _calibrated(output, preparation.class_head).softmax(dim=1).numpy()
+
+
+def _calibrated(output: torch.Tensor, head: ClassHead) -> torch.Tensor:
+    """Return the logits with the slope and the offsets of the graph; one logit is that of class 1 of two."""
+    return head.slope * output + torch.tensor(head.offsets[-output.shape[1] :] or 0.0, dtype=torch.float64)
 
 
 def _own_unit(output: torch.Tensor, preparation: Preparation) -> NDArray[np.float64]:

@@ -5,7 +5,7 @@ import pytest
 from safetensors.numpy import load_file, save_file
 
 from models.data.preparation import Preparation
-from models.export.class_head import choose_class_head, with_class_head
+from models.export.class_head import choose_class_head
 from models.export.trained import validation_predictions
 from models.metrics.metrics import METRICS
 from models.training.rank import run_job
@@ -28,8 +28,10 @@ def test_a_model_of_balanced_weights_is_calibrated_and_decides_for_f1(make_job: 
     assert preparation.class_head.slope > 1, "strong regularisation makes timid trees"
     assert 0.2 < preparation.class_head.threshold < 0.8
     assert preparation.class_head.threshold != 0.5
-    before = validation_predictions(job, preparation, np.arange(100))
-    assert np.array_equal(np.argsort(before), np.argsort(with_class_head(before, preparation.class_head)))
+    before, after = (
+        validation_predictions(job, each, np.arange(100)) for each in (Preparation.load(job.prepared), preparation)
+    )
+    assert np.array_equal(np.argsort(before), np.argsort(after))
 
 
 def test_numbers_have_no_class_head(make_job: MakeJob):
@@ -64,8 +66,10 @@ def test_weights_count_in_calibration_and_threshold(make_job: MakeJob):
     preparation, record = choose_class_head(job, Preparation.load(job.prepared))
     validation = load_file(job.tensors["validation"])
     target, weight = validation["target"], validation["weight"].astype(np.float64)
-    before = validation_predictions(job, preparation, np.arange(len(target)))
-    after = with_class_head(before, preparation.class_head)
+    before, after = (
+        validation_predictions(job, each, np.arange(len(target)))
+        for each in (Preparation.load(job.prepared), preparation)
+    )
     losses = [METRICS["log_loss"].value(target, each, weight) for each in (before, after)]
     assert losses[1] < losses[0] + 0.002, "unweighted it is pulled to the share of the rows, .5"
     assert preparation.class_head.threshold == pytest.approx(np.average(target, weights=weight), abs=0.02)

@@ -5,9 +5,9 @@ import torch
 from models.data.outputs import with_outputs
 from models.data.preparation import ClassHead
 from models.data.target_encoding import OutputColumn, TargetEncoding
-from models.export.class_head import with_class_head
 from models.export.head_graph import graph_outputs, head_part
 from models.inference.names import output_names
+from models.metrics.classification import at_threshold, predicted_class
 from models.training.optimisation.losses import predictions
 from tests.finished_jobs import CLASSES, run_stretch, table_preparation
 
@@ -59,9 +59,7 @@ def test_the_class_head_calibrates_and_decides(threshold: float) -> None:
     label, probabilities = run_stretch(head_part(preparation, "core/out"), {"core/out": logits}, CLASSIFIED)
     expected = 1 / (1 + np.exp(-(0.5 * logits[:, 0].astype(np.float64) + 0.7)))
     np.testing.assert_allclose(probabilities[:, 1], expected, rtol=1e-5)
-    np.testing.assert_allclose(
-        with_class_head(1 / (1 + np.exp(-logits[:, 0].astype(float))), preparation.class_head), expected
-    )
+    np.testing.assert_allclose(predictions(torch.from_numpy(logits), preparation), expected)
     assert label.tolist() == [CLASSES["binary"][int(each > threshold)] for each in expected]
 
 
@@ -73,6 +71,31 @@ def test_many_classes_are_calibrated_by_slope_and_offsets() -> None:
     power = np.exp(2 * logits.astype(np.float64) + [0, 1, -1])
     np.testing.assert_allclose(probabilities, power / power.sum(axis=1, keepdims=True), rtol=1e-5)
     assert label.tolist() == [CLASSES["multiclass"][each] for each in power.argmax(axis=1)]
+
+
+SURE = {
+    "binary": ClassHead(slope=0.4, offsets=[0.0, 0.3], threshold=0.7),
+    "multiclass": ClassHead(slope=0.4, offsets=[0.0, 0.2, -0.3]),
+    "multilabel": ClassHead(thresholds=[0.999, 1 - 1e-9, 0.5]),
+}
+
+
+@pytest.mark.parametrize("task", SURE)
+def test_logits_40_apart_are_the_trained_models_predictions(task: str) -> None:
+    """Cut at a probability of 1e-12 they were .00035 apart, and the export of a very sure net was refused."""
+    labels = [OutputColumn(name=name, column=name) for name in ("hot", "wet", "odd")]
+    target = TargetEncoding(name="y", classes=CLASSES.get(task), outputs=[] if task in CLASSES else labels)
+    update = {"task": task, "target": target, "class_head": SURE[task]}
+    preparation = table_preparation().model_copy(update=update)
+    steps = np.linspace(-60, 60, 25)[:, None] * np.arange(1, preparation.num_outputs + 1)
+    logits, names = (steps / preparation.num_outputs).astype(np.float32), output_names(task)
+    got = run_stretch(head_part(preparation, "core/out"), {"core/out": logits}, names)
+    served = dict(zip(names, got, strict=True))["probabilities"]
+    expected = predictions(torch.from_numpy(logits), preparation)
+    np.testing.assert_allclose(served[:, 1] if task == "binary" else served, expected, atol=1e-7)
+    decided = at_threshold(expected, preparation.class_head.decision)
+    classes = np.array(CLASSES.get(task, []))
+    assert got[0].tolist() == (classes[predicted_class(decided)] if task in CLASSES else decided > 0.5).tolist()
 
 
 def test_a_logarithm_is_undone_inside_the_graph() -> None:

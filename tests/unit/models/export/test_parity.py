@@ -35,6 +35,14 @@ def test_a_regression_is_compared_relative_to_its_size(tmp_path: Path) -> None:
     assert found.max_difference == pytest.approx(5e-5, rel=0.01)
 
 
+def test_the_cure_is_in_own_code_only_where_there_is_some(tmp_path: Path) -> None:
+    path, preparation = written(tmp_path, "binary")
+    expected = predict(path, [feed(9)], preparation) + 0.1
+    for nets, cure in ((["mlp"], "Loopline's export is at fault"), (["trees", "./net.py:Net"], r"\./net\.py:Net has")):
+        with pytest.raises(TrainingError, match=cure):
+            parity(path, [feed(9)], expected, preparation, nets)
+
+
 def test_missing_rows_are_no_parity(tmp_path: Path) -> None:
     path, preparation = written(tmp_path, "binary")
     expected = predict(path, [feed(9)], preparation)

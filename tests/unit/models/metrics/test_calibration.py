@@ -60,6 +60,18 @@ def test_certain_predictions_stay_finite():
     assert np.isfinite(logits_of(np.array([0.0, 1.0]))).all()
 
 
+def test_very_sure_predictions_are_calibrated_by_their_whole_logits():
+    """Logits 25 times too large: cut at a probability of 1e-12, the slope was .064 where .04 is right."""
+    target, prediction = binary(4, 5000)
+    logit = 25 * np.log(prediction / (1 - prediction))
+    both = np.stack([1 / (1 + np.exp(logit)), 1 / (1 + np.exp(-logit))], axis=1)
+    calibration = calibration_that_helps(target, both).calibration
+    assert calibration.slope == pytest.approx(1 / 25, rel=0.1)
+    assert METRICS["log_loss"].value(target, calibration.apply(both)) == pytest.approx(
+        METRICS["log_loss"].value(target, prediction), abs=0.002
+    )
+
+
 @pytest.mark.parametrize("goal", ["f1", "balanced_accuracy", "cost_1_10"])
 def test_the_threshold_serves_the_goal(goal):
     target, prediction = binary(0, 21_000)
