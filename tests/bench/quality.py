@@ -12,6 +12,7 @@ data, the export and the registry are left out, since no peer has them.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import pickle
 import subprocess
@@ -103,14 +104,19 @@ def _score(case: Case, seed: int, name: str, result: Result) -> Score:
 
 def _spec(case: Case, seed: int) -> str:
     """Return the spec of a newcomer: source, target, goal, and what `loopline new` writes for the kind of data."""
-    split, more = f"{{by: random, seed: {seed}}}", ""
+    by, _, column = case.split.partition(":")
+    split = f"{{by: {by}, column: {json.dumps(column)}, seed: {seed}}}" if column else f"{{by: random, seed: {seed}}}"
+    more = ""
     if case.kind == "series":
         split, more = "{by: time, column: time}", f"  kind: series\n  window: {{length: {case.window}}}\n"
-    if case.kind == "image":
-        more = "  kind: image\n  image: {column: image, height: 8, width: 8, channels: 1}\n"
-    if case.kind == "text":
-        more = f"  features: {{kinds: {{{case.text}: text}}}}\n"  # as `loopline new` writes it
-    return SPEC.format(name="t", metric=case.metric, target=case.target, split=split, seed=seed, more=more)
+    if case.is_image:
+        height, width, channels = case.size
+        more = f"  kind: image\n  image: {{column: image, height: {height}, width: {width}, channels: {channels}}}\n"
+    features = {"kinds": {case.text: "text"} if case.text else {}, "drop": case.keys}
+    given = {name: value for name, value in features.items() if value}
+    more += f"  features: {json.dumps(given)}\n" if given else ""
+    target = json.dumps(case.target)
+    return SPEC.format(name="t", metric=case.metric, target=target, split=split, seed=seed, more=more)
 
 
 def _sides(case: Case, frame: pd.DataFrame, place: Path, limit_s: float) -> Sides:
@@ -125,8 +131,10 @@ def _sides(case: Case, frame: pd.DataFrame, place: Path, limit_s: float) -> Side
         at = {name: each[each >= case.window] for name, each in at.items()}
         return Sides({name: windows[each - case.window] for name, each in at.items()},
                      {name: target.loc[each] for name, each in at.items()}, limit_s)  # fmt: skip
-    inputs: dict[str, Any] = {name: frame.loc[each].drop(columns=[case.target]) for name, each in at.items()}
-    if case.kind == "image":
+    inputs: dict[str, Any] = {
+        name: frame.loc[each].drop(columns=[case.target, *case.keys]) for name, each in at.items()
+    }
+    if case.is_image:
         inputs = {name: np.stack([np.frombuffer(one, np.uint8) for one in each["image"]]).astype(float)
                   for name, each in inputs.items()}  # fmt: skip
     return Sides(inputs, {name: target.loc[each] for name, each in at.items()}, limit_s)

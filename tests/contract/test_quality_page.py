@@ -1,11 +1,15 @@
 """The page of the comparison of defaults says what was measured, losses too."""
 
+import hashlib
 from pathlib import Path
 
 import pytest
 
 from tests.bench.quality_data import CASES
 from tests.bench.quality_table import OURS, PAGE, Gain, Score, append, gain_over_best, page, scores
+
+ONCE = "3245ac3a072fe8792071e364e967cbaa6407d99e34aa3a720f2298b5d0d02450"
+"""The sha256 of the names of the half looked at once, without series: a line each, in alphabetical order."""
 
 
 def test_the_page_is_made_from_the_kept_scores() -> None:
@@ -16,6 +20,22 @@ def test_there_are_twenty_data_sets_of_all_kinds_with_names_of_their_own() -> No
     assert len(CASES) >= 20
     assert {case.kind for case in CASES} == {"table", "text", "image", "series"}
     assert len({case.short for case in CASES}) == len(CASES)
+
+
+def test_the_halves_are_by_the_rule_that_was_written_down_before_any_result() -> None:
+    once = sorted(case.name for case in CASES if case.half == "once")
+    assert not [case.name for case in CASES if case.half == "once" and case.seen]
+    assert not [name for name in once if hashlib.sha256(name.encode()).hexdigest()[0] in "012"]
+    assert 0.4 <= len(once) / len(CASES) <= 0.6
+    of_series = {case.name for case in CASES if case.kind == "series"}
+    names = "\n".join(name for name in once if name not in of_series)
+    assert hashlib.sha256(names.encode()).hexdigest() == ONCE, "a set of the half looked at once came, went or moved"
+
+
+def test_there_are_sixty_data_sets_of_every_ugly_kind() -> None:
+    assert len(CASES) >= 60
+    assert {"gaps", "heavy tails", "many categories", "groups", "copies", "few rows", "many classes", "imbalance",
+            "dates", "text beside numbers"} <= {trait for case in CASES for trait in case.traits}  # fmt: skip
 
 
 def test_losses_failures_and_classes_that_are_never_predicted_are_shown(tmp_path: Path) -> None:
