@@ -73,7 +73,8 @@ def rotated(x_BHTD: torch.Tensor) -> torch.Tensor:
 def _tables(length: int, half: int, device: torch.device, dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
     """Return the cosines and sines of all positions, (T, half); made once for each length, device and type."""
     if torch.compiler.is_compiling() and not torch.compiler.is_exporting():
-        return _unfused_angles(length, half, device, dtype)
+        cos_TD, sin_TD = _unfused_angles(length, half, device, dtype)
+        return cos_TD, sin_TD
     if type(length) is not int or not _makes_plain_tensors(device):
         return _angles(length, half, device, dtype)  # a graph holds the operations, and a fake tensor is of one trace
     return _cached_angles(length, half, device, dtype)
