@@ -189,7 +189,6 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
         UsageError: The pool has another type, and workers of that type are online.
     """
     import httpx
-    from prefect.context import SyncClientContext
     from prefect.exceptions import PrefectHTTPStatusError
 
     specs = list(_specs(projects, note))
@@ -198,8 +197,8 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
     num_applied, deadline = 0, time.monotonic() + PATIENCE_S
     while True:
         try:
-            with SyncClientContext() as context:  # also what `_apply` uses: each client reads all certificates
-                _deploy(context.client, workspace, [spec for _, spec in specs], plans, ids, note)
+            with _opened_client() as client:
+                _deploy(client, workspace, [spec for _, spec in specs], plans, ids, note)
             return plans
         except (httpx.HTTPError, PrefectHTTPStatusError, RuntimeError, StoreError) as error:
             if len(ids) > num_applied:  # slow, but it goes on
@@ -213,6 +212,21 @@ def deploy(workspace: Workspace, projects: list[Project], note: Callable[[str], 
                 ) from error
             note("Prefect's server is busy: the deployments are tried again")
             time.sleep(PAUSE_S)
+
+
+@contextlib.contextmanager
+def _opened_client() -> Iterator[SyncPrefectClient]:
+    """Open the client that `_apply` uses too, since each client reads all certificates.
+
+    The version is checked first: a context of Prefect whose own check fails leaves its client's connection open.
+    """
+    from prefect.context import SyncClientContext
+
+    context = SyncClientContext()
+    with context.client as client:
+        client.raise_for_api_version_mismatch_once()
+        with context:
+            yield client
 
 
 def _deploy(

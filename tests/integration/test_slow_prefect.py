@@ -118,7 +118,6 @@ def slow(api: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[SlowServer]:
         server.shutdown()
 
 
-@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # a context of Prefect that fails leaks
 def test_deployments_are_applied_whichever_request_fails_first(
     slow: SlowServer, api: str, make_project: MakeProject
 ) -> None:

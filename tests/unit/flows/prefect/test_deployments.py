@@ -1,20 +1,24 @@
 """Deployments: what the spec makes of each flow, and that Prefect means by a schedule what the spec means."""
 
 import asyncio
+import threading
 import urllib.error
 from contextlib import nullcontext
 from datetime import UTC, datetime
 from email.message import Message
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from itertools import islice
 from types import SimpleNamespace
 from typing import Any
 from uuid import UUID, uuid4
 
 import httpx
+import psutil
 import pytest
 from prefect.deployments.runner import DeploymentApplyError
 from prefect.exceptions import PrefectHTTPStatusError
 from prefect.server.schemas.schedules import CronSchedule, IntervalSchedule, RRuleSchedule
+from prefect.settings import PREFECT_API_URL, PREFECT_CLIENT_MAX_RETRIES, temporary_settings
 
 from flows.prefect import deployments
 from flows.prefect.deployments import _schedule, is_busy, planned, prefect_file
@@ -155,7 +159,34 @@ def test_a_slow_server_is_waited_for_while_it_takes_deployments(
     clock = SimpleNamespace(monotonic=lambda: now[0], sleep=lambda _: None)
     monkeypatch.setattr(deployments, "time", clock)
     monkeypatch.setattr(deployments, "_deploy", attempt)
-    monkeypatch.setattr("prefect.context.SyncClientContext", lambda: nullcontext(SimpleNamespace(client=None)))
+    monkeypatch.setattr(deployments, "_opened_client", nullcontext)
     with pytest.raises(StoreError, match="did not take the deployments") if fails else nullcontext():
         deployments.deploy(workspace, [], note=lambda _: None)
     assert attempts[0] == (2 if fails else 10)
+
+
+class _Broken(BaseHTTPRequestHandler):
+    """Fails at each request, and keeps its connection open."""
+
+    protocol_version = "HTTP/1.1"
+
+    def do_GET(self) -> None:
+        self.send_response(500)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Log nothing."""
+
+
+def test_no_connection_is_left_to_a_server_that_tells_no_version(workspace: Workspace) -> None:
+    """Prefect's own context leaves one, which the collector found in a later test."""
+    with ThreadingHTTPServer(("127.0.0.1", 0), _Broken) as server:
+        server.daemon_threads = True
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        settings = {PREFECT_API_URL: f"http://127.0.0.1:{server.server_port}/api", PREFECT_CLIENT_MAX_RETRIES: 0}
+        with temporary_settings(settings), pytest.raises(StoreError, match="Failed to reach API") as refused:
+            deployments.deploy(workspace, [], note=lambda _: None)
+        left = [c for c in psutil.Process().net_connections() if c.raddr and c.raddr.port == server.server_port]
+        server.shutdown()
+    assert left == [], refused.value
