@@ -19,7 +19,7 @@ from models.project_spec.references import call
 from models.training.batches.examples import open_examples
 from models.training.ensemble import combined, selected
 from models.training.job import TrainingJob
-from models.training.model_choice import as_array, as_decided
+from models.training.model_choice import as_array, decide
 
 BLOCKS = 20
 
@@ -109,8 +109,8 @@ class _Validation:
             predicted: For all examples.
             blocks: Positions, int64 (examples,).
         """
-        metric, predicted = as_decided(self.metric, self.preparation.task, self.target, predicted, self._weight)
-        return self._evaluated(metric, predicted, blocks)
+        decided = decide(self.metric, self.preparation.task, self.target, predicted, self._weight)
+        return self._evaluated(decided.metric, decided.apply(predicted), blocks)
 
     def scores(self, outputs: np.ndarray, blocks: Sequence[np.ndarray]) -> dict[str, Any]:
         """Return the metric for raw outputs (example, output): `value`, and `without` each block."""

@@ -17,7 +17,7 @@ import numpy as np
 from models.kinds.task import TASKS, PerTask, Task
 from models.metrics import classification
 from models.metrics.bootstrap import draws
-from models.metrics.calibration import fit_calibration
+from models.metrics.calibration import PlattScaling, fit_calibration
 from models.metrics.decisions import best_decision, has_own_decision, label_thresholds
 from models.metrics.metrics import Array, Metric
 
@@ -71,10 +71,34 @@ class ValidationScore(NamedTuple):
         return cls(values[f"val_{metric}"], *rest)
 
 
-def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: Array | None = None) -> ValidationScore:
+class Decided(NamedTuple):
+    """How the exported model will decide: calibrated, by the goal's best decision.
+
+    Attributes:
+        metric: The goal's metric of these decisions.
+        calibration: None where probabilities stay as they are.
+    """
+
+    metric: Metric
+    calibration: PlattScaling | None = None
+
+    def apply(self, prediction: Array) -> Array:
+        """Return predictions as the metric takes them."""
+        return prediction if self.calibration is None else self.calibration.apply(prediction)
+
+
+def score(
+    metric: Metric,
+    task: Task,
+    target: Array,
+    prediction: Array,
+    weight: Array | None = None,
+    decided: Decided | None = None,
+) -> ValidationScore:
     """Return the score of predictions; only the goal counts if it is proper itself, as all errors of numbers are.
 
-    The goal is measured as the exported model will decide (`as_decided`). A metric of the user's own sees no weights.
+    The goal is measured as the exported model will decide: as `decided` for an earlier state of the model, or, if None,
+    as `decide` finds for these predictions. A metric of the user's own sees no weights.
 
     Raises:
         UserCodeError: Your own metric raised, or returned no finite number.
@@ -82,7 +106,8 @@ def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: 
     log_loss = float("nan")
     if TASKS[task].has_classes and metric.name not in _PROPER:
         log_loss = classification.log_loss(target, prediction)(np.ones(len(target)) if weight is None else weight)
-    metric, prediction = as_decided(metric, task, target, prediction, weight)
+    decided = decided or decide(metric, task, target, prediction, weight)
+    metric, prediction = decided.metric, decided.apply(prediction)
     goal = float(metric.value(target, prediction, weight if metric.takes_weights else None))
     return (
         ValidationScore(goal)
@@ -91,45 +116,37 @@ def score(metric: Metric, task: Task, target: Array, prediction: Array, weight: 
     )
 
 
-def as_decided(
-    metric: Metric, task: Task, target: Array, prediction: Array, weight: Array | None = None
-) -> tuple[Metric, Array]:
-    """Return metric and predictions as the exported model will decide: calibrated, by the goal's best decision.
+def decide(metric: Metric, task: Task, target: Array, prediction: Array, weight: Array | None = None) -> Decided:
+    """Return how the exported model will decide: calibrated, by the goal's best decision.
 
-    Both are as they were unless the goal depends on the decision. Labels stay uncalibrated, as the graph gives them.
+    Nothing changes unless the goal depends on the decision. Labels stay uncalibrated, as the graph gives them.
 
     Cost: a calibration of `MOST_EXAMPLES`; with more classes or labels of fewer, so that it takes as long.
     """
     if not has_own_decision(metric, task):
-        return metric, prediction
+        return Decided(metric)
     limit = max(FEWEST_EXAMPLES, 2 * MOST_EXAMPLES // (prediction.shape[1] if prediction.ndim > 1 else 2))
     stride = -(-len(target) // limit)
     some = None if weight is None else weight[::stride]
     return _DECIDED[task](metric, task, (target[::stride], prediction[::stride], some), prediction, weight)
 
 
-def _calibrated(
-    metric: Metric, task: Task, sample: _Sample, prediction: Array, weight: Array | None
-) -> tuple[Metric, Array]:
-    calibrated = fit_calibration(*sample).apply(prediction)
-    return metric.at(best_decision(metric.name, task, calibrated, weight)), calibrated
+def _calibrated(metric: Metric, task: Task, sample: _Sample, prediction: Array, weight: Array | None) -> Decided:
+    calibration = fit_calibration(*sample)
+    return Decided(metric.at(best_decision(metric.name, task, calibration.apply(prediction), weight)), calibration)
 
 
-def _by_label(
-    metric: Metric, task: Task, sample: _Sample, prediction: Array, weight: Array | None
-) -> tuple[Metric, Array]:
-    return metric.at(label_thresholds(metric.name, *sample)), prediction
+def _by_label(metric: Metric, task: Task, sample: _Sample, prediction: Array, weight: Array | None) -> Decided:
+    return Decided(metric.at(label_thresholds(metric.name, *sample)))
 
 
-def _undecided(
-    metric: Metric, task: Task, sample: _Sample, prediction: Array, weight: Array | None
-) -> tuple[Metric, Array]:
-    return metric, prediction
+def _undecided(metric: Metric, task: Task, sample: _Sample, prediction: Array, weight: Array | None) -> Decided:
+    return Decided(metric)
 
 
 _Sample = tuple[Array, Array, Array | None]
 """Targets, predictions and weights that a decision is fitted on."""
-_DECIDED: PerTask[Callable[[Metric, Task, _Sample, Array, Array | None], tuple[Metric, Array]]] = {
+_DECIDED: PerTask[Callable[[Metric, Task, _Sample, Array, Array | None], Decided]] = {
     "binary": _calibrated,
     "multiclass": _calibrated,
     "multilabel": _by_label,

@@ -17,7 +17,7 @@ from models.data.feeds import feeds
 from models.inference.portable import LABEL, LABELS, MODEL_FILE
 from models.metrics.classification import at_threshold
 from models.metrics.metrics import METRICS, metric_of
-from models.training.model_choice import as_decided
+from models.training.model_choice import decide
 from tests.goal_jobs import answers, fitted, prepared_table, true_values
 
 OF_CLASSES = [name for name, metric in METRICS.items() if "multiclass" in metric.tasks]
@@ -101,8 +101,8 @@ def test_a_trial_is_scored_as_its_export_would_decide(model: Any, tmp_path: Path
     target = true_values(job, "validation")
     metric = metric_of(spec.goal.model_copy(update={"metric": "f1"}), preparation, job.project)
     exported = metric.at(preparation.class_head.decision).value(target, predicted)
-    decided, moved = as_decided(metric, task, target, predicted)
-    assert decided.value(target, moved) == pytest.approx(exported, abs=0.03)
+    decided = decide(metric, task, target, predicted)
+    assert decided.metric.value(target, decided.apply(predicted)) == pytest.approx(exported, abs=0.03)
     assert exported > metric.value(target, predicted) + 0.08
 
 

@@ -35,7 +35,7 @@ from models.training.costs.counters import peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report, is_over
-from models.training.model_choice import ValidationScore, as_array, record, score
+from models.training.model_choice import Decided, ValidationScore, as_array, decide, record, score
 from models.training.optimisation.losses import Loss, make_loss, predictions
 from models.training.session import last_checkpoint
 
@@ -202,7 +202,11 @@ class _Training:
             for low, high in learner.looks(first, stop):
                 learner.grow(low, high)
                 if self._is_validated:
-                    measured = self._evaluate(high)
+                    output = learner.outputs()
+                    # Within the first epoch the outputs grow too much for the decision of its first rounds.
+                    if low == first or not progress.epoch:
+                        decided = self._evaluation.decide(output)
+                    measured = self._evaluate(high, output, decided)
             progress.step, progress.epoch = stop, progress.epoch + 1
             if self._is_validated:
                 measured = {"val_loss": self._evaluation.loss(learner.outputs()), **measured}
@@ -224,9 +228,9 @@ class _Training:
             )
             yield progress
 
-    def _evaluate(self, rounds: int) -> dict[str, float]:
-        """Return the score after `rounds` rounds as values; record it, and the best state."""
-        latest = self._evaluation.score(self.learner.outputs())
+    def _evaluate(self, rounds: int, output: NDArray[np.float64], decided: Decided) -> dict[str, float]:
+        """Return the score of the outputs after `rounds` rounds as values; record it, and the best state."""
+        latest = self._evaluation.score(output, decided)
         is_best = record(self._progress, latest, self._job.direction, self._progress.epoch + 1, rounds)
         if is_best and not self.learner.can_cut:
             self._best = self.learner.state()
@@ -285,12 +289,20 @@ class _Evaluation:
         """Return the mean loss; of a ranking 1 - NDCG."""
         return _LOSSES[self.inputs.preparation.task](output, self)
 
-    def score(self, output: NDArray[np.float64]) -> ValidationScore:
+    def decide(self, output: NDArray[np.float64]) -> Decided:
+        """Return how the model of these outputs decides. Cost: a calibration, which would dominate after each look."""
         preparation, metric = self.inputs.preparation, self.inputs.metric
-        predicted = predictions(torch.from_numpy(output), preparation)
-        weights = as_array(self.weights)
-        latest: ValidationScore = call(score, metric.name, metric, preparation.task, self.values, predicted, weights)
+        return decide(metric, preparation.task, self.values, self._predicted(output), as_array(self.weights))
+
+    def score(self, output: NDArray[np.float64], decided: Decided) -> ValidationScore:
+        """Return the score of outputs that are decided as `decided`."""
+        task, metric = self.inputs.preparation.task, self.inputs.metric
+        arrays = self.values, self._predicted(output), as_array(self.weights)
+        latest: ValidationScore = call(score, metric.name, metric, task, *arrays, decided)
         return latest
+
+    def _predicted(self, output: NDArray[np.float64]) -> NDArray[np.float64]:
+        return predictions(torch.from_numpy(output), self.inputs.preparation)
 
 
 def _mean_loss(output: NDArray[np.float64], evaluation: _Evaluation) -> float:

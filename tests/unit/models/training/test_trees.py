@@ -8,7 +8,7 @@ from models.data.preparation import Preparation, WindowReference
 from models.errors import UsageError
 from models.export.trained import validation_predictions
 from models.metrics.metrics import resolve_metric
-from models.training import trees
+from models.training import model_choice, trees
 from models.training.by_rounds import rounds
 from models.training.by_rounds.rounds import LearnerInputs
 from models.training.job import TREES_FILE, EpochReport
@@ -91,6 +91,15 @@ def test_patience_stops_and_the_best_rounds_are_kept(make_job):
     result = run_job(make_job("table", "regression", "trees", arguments, epochs=100, patience=2, count=60))
     assert len(result.epochs) == result.best_epoch + 2
     assert result.environment["rounds"] <= result.best_epoch * 4
+
+
+def test_a_decision_is_fitted_once_an_epoch_and_at_each_look_of_the_first(make_job, monkeypatch):
+    fits, fit = [], model_choice.fit_calibration
+    monkeypatch.setattr(model_choice, "fit_calibration", lambda *sample: fits.append(len(sample[0])) or fit(*sample))
+    job = make_job("table", "binary", "trees", {"rounds": 40, "min_data_in_leaf": 5}, epochs=4)
+    result = run_job(job.model_copy(update={"metric": "f1", "direction": "maximize"}))
+    assert len(result.epochs) == 4
+    assert len(fits) == 10 + 3, "each of the 40 rounds is evaluated"
 
 
 def test_a_finished_job_is_answered_and_a_pruned_one_says_so(make_job):
