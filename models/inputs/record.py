@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from models.fitted_features.lookup import Lookup
     from models.ngrams.model import NgramModel
 
-Form = Literal["number", "time", "category", "text", "image", "made"]
+Form = Literal["number", "time", "category", "text", "image", "made", "gap"]
 """How a row gives a value: a number, a time, a category or a text in a column of its own, the bytes of an image; or not
-at all, for it is made of other columns."""
+at all, for it is made of other columns, or says whether another has a value."""
 NUMBERS: tuple[Form, ...] = ("number", "time")
 """Forms of the columns that the graph takes as float64."""
 TEXTS: tuple[Form, ...] = ("category", "text")

@@ -10,6 +10,7 @@ from models.errors import UsageError, did_you_mean
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.datetime.record import DatetimeInput
 from models.inputs.fitted.record import FittedInput
+from models.inputs.gap.record import GapInput
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput
 from models.inputs.record import NUMBERS, TEXTS, InputRecord
@@ -17,6 +18,7 @@ from models.inputs.text.record import TextColumn
 
 RECORDS: dict[str, type[InputRecord]] = {
     "numeric": NumericInput,
+    "gap": GapInput,
     "fitted": FittedInput,
     "categorical": CategoricalInput,
     "datetime": DatetimeInput,

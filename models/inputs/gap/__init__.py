@@ -1,0 +1,1 @@
+"""Whether a column has no value, as an input."""
