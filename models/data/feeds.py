@@ -244,7 +244,7 @@ _TAKEN: dict[Form, tuple[Callable[[pa.DataType], bool], str]] = {
     "text": (_any_type, "a text"),
     "image": (_any_type, "bytes"),
     "made": (_any_type, "nothing"),
-    "gap": (_any_type, "nothing"),
+    "derived": (_any_type, "nothing"),
 }
 """Which types of prepared rows an input takes, and what it expects, by its form."""
 
@@ -294,7 +294,7 @@ _FEEDS: dict[Form, Callable[[pa.Table, Any], Feed]] = {
     "text": _texts,
     "image": _images,
     "made": _no_column,
-    "gap": _no_column,
+    "derived": _no_column,
 }
 """What the graph takes of prepared rows, by the form of an input."""
 

@@ -12,9 +12,9 @@ if TYPE_CHECKING:
     from models.fitted_features.lookup import Lookup
     from models.ngrams.model import NgramModel
 
-Form = Literal["number", "time", "category", "text", "image", "made", "gap"]
+Form = Literal["number", "time", "category", "text", "image", "made", "derived"]
 """How a row gives a value: a number, a time, a category or a text in a column of its own, the bytes of an image; or not
-at all, for it is made of other columns, or says whether another has a value."""
+at all, for it is made of other columns, or derived from one of them."""
 NUMBERS: tuple[Form, ...] = ("number", "time")
 """Forms of the columns that the graph takes as float64."""
 TEXTS: tuple[Form, ...] = ("category", "text")
@@ -102,6 +102,28 @@ class TextRecord(InputRecord):
     def measure(self) -> Measure:
         """The length of the text."""
         return "characters"
+
+
+class DerivedInput(InputRecord):
+    """An input that stands beside that of its column, and is made of the same values: one number."""
+
+    form: Literal["derived"] = "derived"
+    of: str
+
+    @property
+    def width(self) -> int:
+        """One column of the tensor `numeric`."""
+        return 1
+
+    @classmethod
+    def owners(cls, parts: Sequence[Self]) -> list[str]:
+        """Return the columns that they are made of: who changes a value changes them."""
+        return [part.of for part in parts]
+
+    @property
+    def axis(self) -> int | None:
+        """A single number has none."""
+        return None
 
 
 @dataclass

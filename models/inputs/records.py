@@ -14,11 +14,13 @@ from models.inputs.gap.record import GapInput
 from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput
 from models.inputs.record import NUMBERS, TEXTS, InputRecord
+from models.inputs.score.record import ScoreInput
 from models.inputs.text.record import TextColumn
 
 RECORDS: dict[str, type[InputRecord]] = {
     "numeric": NumericInput,
     "gap": GapInput,
+    "score": ScoreInput,
     "fitted": FittedInput,
     "categorical": CategoricalInput,
     "datetime": DatetimeInput,

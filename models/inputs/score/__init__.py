@@ -1,0 +1,1 @@
+"""Normal scores of numbers with heavy tails, as inputs."""
