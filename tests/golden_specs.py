@@ -65,6 +65,7 @@ def table_rows() -> Columns:
         "when": start + (rng.integers(0, 400 * 24, num) * 3_600_000_000).astype("timedelta64[us]"),
         "note": [" ".join(words[row[: 3 + int(row[0]) % 3]]) for row in order],
         "group": rng.integers(0, 40, num),
+        "worth": np.exp2(np.round(size * 0.3, 1)),
         "weight": rng.integers(0, 4, num) / 2,
         "binary": np.where(number > 1, "yes", "no"),
         "multiclass": np.select([number < 0, number < 2], ["low", "middle"], "high"),
@@ -161,6 +162,7 @@ SPECS: dict[str, GoldenSpec] = {
         {**SMALL_NET, "members": 2},
         _FEW_STEPS,
     ),
+    "binary, heavy tails": GoldenSpec(table_rows, _table("binary", ["price", "worth"]), "linear"),
     "multiclass, texts alone": GoldenSpec(table_rows, _table("multiclass", ["note"]), "linear"),
     "multilabel": GoldenSpec(
         table_rows,

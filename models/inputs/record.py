@@ -109,16 +109,18 @@ class DerivedInput(InputRecord):
 
     form: Literal["derived"] = "derived"
     of: str
+    rises: ClassVar[bool]
+    """Whether it rises with the values of its column."""
+
+    @property
+    def column(self) -> str:
+        """The column whose values it is made of."""
+        return self.of
 
     @property
     def width(self) -> int:
         """One column of the tensor `numeric`."""
         return 1
-
-    @classmethod
-    def owners(cls, parts: Sequence[Self]) -> list[str]:
-        """Return the columns that they are made of: who changes a value changes them."""
-        return [part.of for part in parts]
 
     @property
     def axis(self) -> int | None:

@@ -12,9 +12,12 @@ import pyarrow as pa
 from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors
 from models.inputs.record import COLUMNS, InputRecord, LearntFiles
 from models.inputs.records import RECORDS, by_kind
+from models.kinds.data_kind import PerDataKind
 
 LEARNT = sorted(RECORDS, key=lambda kind: RECORDS[kind].model_fields["form"].default not in COLUMNS)
 """The kinds in the order in which they are learnt: last those that are made of the columns of all others."""
+LEARNT_OF: PerDataKind[Sequence[str]] = {"table": LEARNT, "image": LEARNT, "series": ["numeric"], "text": []}
+"""The kinds that are learnt of rows. Gaps of a window are filled, and a forecast continues numbers as they are."""
 ROWS: dict[str, KindRows[Any]] = {kind: import_module(f"models.inputs.{kind}.rows").ROWS for kind in LEARNT}
 """What the folder of each kind says; the keys of steps see it by a pattern (`models/pipeline/steps.py`)."""
 
@@ -31,8 +34,8 @@ def learn(rows: RawRows, learnt: LearntInputs) -> None:
         DataError: A column cannot be of its kind.
         UserCodeError: The spec's own functions failed.
     """
-    for kind, row in ROWS.items():
-        learnt.parts.extend(row.fit(learnt.columns.of(kind), rows, learnt))
+    for kind in LEARNT_OF[rows.data.kind]:
+        learnt.parts.extend(ROWS[kind].fit(learnt.columns.of(kind), rows, learnt))
 
 
 def values_of(column: pa.ChunkedArray, part: InputRecord) -> pa.ChunkedArray:

@@ -13,6 +13,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Literal
 
 from models.errors import UsageError, did_you_mean
+from models.inputs.record import DerivedInput
 
 _THREADS = "Loopline divides the cores: say train.threads"
 _SEED = "Loopline seeds each segment of rounds: say train.seed"
@@ -201,6 +202,19 @@ def without_columns(arguments: Mapping[str, Any], names: Collection[str]) -> dic
         groups = [[name for name in group if name not in names] for group in free[INTERACTIONS]]
         free[INTERACTIONS] = [group for group in groups if group]
     return free
+
+
+def with_derived(arguments: Mapping[str, Any], derived: Sequence[DerivedInput]) -> dict[str, Any]:
+    """Return the parameters with what a constraint of a column says of the inputs that are derived from it.
+
+    What rises with a monotone column is monotone too; what a group of columns holds are also their derived inputs.
+    """
+    converted = dict(arguments)
+    if signs := arguments.get(MONOTONE):
+        converted[MONOTONE] = signs | {part.name: signs[part.of] for part in derived if part.rises and part.of in signs}
+    if groups := arguments.get(INTERACTIONS):
+        converted[INTERACTIONS] = [[*group, *(part.name for part in derived if part.of in group)] for group in groups]
+    return converted
 
 
 def with_positions(arguments: Mapping[str, Any], columns: Sequence[str], ordered: Collection[str]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from models.data.preparation import Preparation
 from models.distributed.order import seed_of
 from models.errors import TrainingError, UsageError
+from models.inputs.record import DerivedInput
 from models.inputs.records import owners
 from models.inputs.types import collected_later
 from models.kinds.task import TASKS
@@ -48,6 +49,7 @@ from models.training.tree_parameters import (
     no_monotone,
     samples_rows,
     settings,
+    with_derived,
     with_positions,
     without_columns,
 )
@@ -254,6 +256,7 @@ def _arguments(model: Model, train: Train, preparation: Preparation, metric: Met
     columns = owners(preparation.inputs)
     columns += [part.name for part in preparation.inputs for _ in part.cardinalities]
     arguments = without_columns(model.arguments, collected_later(preparation.left_out))
+    arguments = with_derived(arguments, preparation.of(DerivedInput))
     return {**settings(), **with_positions(arguments, columns, numbers)}
 
 

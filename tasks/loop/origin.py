@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from pathlib import Path
 
-from models.data.preparation import PREPARATION_FILE
-from models.errors import UsageError
+from models.data.preparation import PREPARATION_FILE, Preparation
+from models.errors import UsageError, first_of
+from models.inputs.record import DerivedInput
 from models.nets.catalogue import can_begin, net_name
 from models.project_spec.blocks import Model
 from models.project_spec.references import ALIASES, weights_file
@@ -16,6 +18,9 @@ from tasks.loop.inputs import Inputs
 from tasks.loop.loop import Loop
 from tasks.loop.step_cache import FRESH
 from tasks.mlflow.model_cache import cached_version
+
+SHOWN = 6
+"""Most inputs that a note names."""
 
 
 def begin(loop: Loop, inputs: Inputs, nets: Sequence[str]) -> InitialWeights | None:
@@ -56,10 +61,31 @@ def begin(loop: Loop, inputs: Inputs, nets: Sequence[str]) -> InitialWeights | N
             f"{', '.join(nets)}: training begins fresh"
         )
         return None
+    changed = _other_derived(folder, inputs) if start.weights in ALIASES else []
+    if changed:
+        loop.report.note(
+            f"{step}: the {start.weights} ({label}) has other inputs than these rows give: "
+            f"{first_of(changed, SHOWN)}: training begins fresh"
+        )
+        return None
     label, weights = f"{loop.spec.name} {label}", folder / WEIGHTS_FILE
     those = f"{', '.join(fitting)} " if len(fitting) < len(nets) else ""
     loop.report.note(f"{step}: {those}begins with {label}")
     return InitialWeights(weights=weights, sha256=weights_sha256(weights), label=label, model=model)
+
+
+def _other_derived(folder: Path, inputs: Inputs) -> list[str]:
+    """Return the inputs derived from columns that either the version or the prepared rows have: the rows decide them.
+
+    A column gets or loses one from one day to the next, as when its first values are missing.
+    """
+    if not (folder / PREPARATION_FILE).exists():
+        return []
+    before, now = (
+        {part.name for part in Preparation.load_schema(place).of(DerivedInput)}
+        for place in (folder, inputs["prepare"].folder)
+    )
+    return sorted(before ^ now)
 
 
 def _refusal(label: str, theirs: str, nets: Sequence[str]) -> str:

@@ -12,6 +12,7 @@ class GapInput(DerivedInput):
 
     PLURAL: ClassVar[str] = "gaps of columns"
     kind: Literal["gap"] = "gap"
+    rises: ClassVar[bool] = False
 
     @property
     def summary(self) -> str:

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 import numpy as np
 import pyarrow as pa
 
 from models.inputs.gap.record import GapInput
 from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors
-from models.inputs.record import NUMBERS, LearntFiles
+from models.inputs.record import LearntFiles
 
 FEWEST_ROWS = 10
 """Training rows without a value, and with one, below which nothing can be learnt of a gap."""
@@ -18,21 +19,21 @@ FEWEST_ROWS = 10
 def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[GapInput]:
     """Return the gaps of the columns that were learnt before; they have no columns of their own, and `names` is empty.
 
-    Nets of series see a window of steps, whose gaps are filled.
+    Columns that are missing in the same training rows, as those of one joined table, have one gap.
     """
     del names
-    taken = set(learnt.prepared)
-    gaps = [
-        GapInput(name=f"{part.name} is missing", of=part.name)
-        for part in learnt.parts
-        if part.form in NUMBERS and rows.data.kind != "series" and _speaks(learnt.prepared[part.name], rows.train)
-    ]
-    return [gap for gap in gaps if gap.name not in taken]
+    gaps: dict[bytes, GapInput] = {}
+    numbers = {name: column for name, column in learnt.prepared.items() if pa.types.is_floating(column.type)}
+    for name, column in numbers.items():
+        missing = np.isnan(column.to_numpy()[rows.train])
+        if is_informative(missing):
+            gaps.setdefault(sha256(missing).digest(), GapInput(name=f"{name} is missing", of=name))
+    return [gap for gap in gaps.values() if gap.name not in learnt.prepared]
 
 
-def _speaks(values: pa.Array | pa.ChunkedArray, train: np.ndarray) -> bool:
-    missing = int(np.isnan(values.to_numpy()[train]).sum())
-    return FEWEST_ROWS <= missing <= int(train.sum()) - FEWEST_ROWS
+def is_informative(missing: np.ndarray) -> bool:
+    """Return whether something can be learnt of a column's gaps, by whether it is missing in each training row."""
+    return bool(FEWEST_ROWS <= np.count_nonzero(missing) <= len(missing) - FEWEST_ROWS)
 
 
 def _values(column: pa.ChunkedArray, part: GapInput) -> pa.ChunkedArray:

@@ -17,10 +17,11 @@ class ScoreInput(DerivedInput):
 
     PLURAL: ClassVar[str] = "normal scores"
     kind: Literal["score"] = "score"
+    rises: ClassVar[bool] = True
     knots: list[float] = Field(description="Quantiles of the training values, ascending.")
     scores: list[float] = Field(description="What a normal distribution has there; between them straight lines.")
 
     @property
     def summary(self) -> str:
-        """Of what, and between which numbers."""
-        return f"rank of {self.of}, from {self.knots[0]:.4g} to {self.knots[-1]:.4g}"
+        """What it is, and between which numbers it rises."""
+        return f"normal score of the rank of {self.of}, from {self.knots[0]:.4g} to {self.knots[-1]:.4g}"

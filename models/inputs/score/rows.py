@@ -45,14 +45,9 @@ def encode_score(values: np.ndarray, part: ScoreInput) -> np.ndarray:
 
 
 def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[ScoreInput]:
-    """Return the scores of the numbers that were learnt before; they have no columns of their own: `names` is empty.
-
-    Forecasts of series continue the values themselves.
-    """
+    """Return the scores of the numbers that were learnt before; they have no columns of their own: `names` is empty."""
     del names
-    if rows.data.kind == "series":
-        return []
-    numbers = [part.name for part in learnt.parts if part.kind == "numeric"]
+    numbers = [name for name in learnt.columns.of("numeric") if name in learnt.prepared]
     scores = [fit_score(name, learnt.prepared[name].to_numpy()[rows.train]) for name in numbers]
     return [score for score in scores if score is not None and score.name not in learnt.prepared]
 

@@ -16,12 +16,12 @@ def test_a_table_is_numbers_indices_and_classes(run_prepare, make_spec, rows):
     tensors = encode(folder, "train")
     num_rows = made.rows["train"]
     assert {name: (value.shape, value.dtype.name) for name, value in tensors.items()} == {
-        "numeric": ((num_rows, 3), "float32"),
+        "numeric": ((num_rows, 4), "float32"),  # three numbers, and the gap of the first
         "categorical": ((num_rows, 2), "int32"),
         "target": ((num_rows,), "int64"),
     }
     assert np.isfinite(tensors["numeric"]).all()
-    assert np.abs(tensors["numeric"][:, 1:].mean(0)).max() < 1e-5
+    assert np.abs(tensors["numeric"][:, 1:3].mean(0)).max() < 1e-5
     assert set(tensors["categorical"][:, 0].tolist()) == {0, 1, 2, 3}
     assert set(tensors["target"].tolist()) == {0, 1}
 

@@ -7,6 +7,8 @@ import pytest
 from models.data.preparation import Preparation
 from models.errors import UsageError
 from models.export.trained import validation_predictions
+from models.inputs.gap.record import GapInput
+from models.inputs.score.record import ScoreInput
 from models.training.rank import run_job
 from models.training.tree_parameters import (
     OWNED,
@@ -14,6 +16,7 @@ from models.training.tree_parameters import (
     is_sampled,
     known_parameters,
     settings,
+    with_derived,
     with_positions,
 )
 
@@ -57,6 +60,20 @@ def test_constraints_are_put_by_position():
         with_positions({"monotone_constraints": {"bb": 1}}, ["a", "b"], ["a", "b"])
     with pytest.raises(UsageError, match="'c' is no number"):
         with_positions({"monotone_constraints": {"c": 1}}, ["a", "c"], ["a"])
+
+
+def test_a_constraint_of_a_column_holds_for_what_is_derived_from_it():
+    derived = [
+        GapInput(name="b is missing", of="b"),
+        ScoreInput(name="rank of b", of="b", knots=[0.0, 1.0], scores=[-1.0, 1.0]),
+        GapInput(name="c is missing", of="c"),
+    ]
+    assert with_derived({"monotone_constraints": {"b": -1}, "path_smooth": 2}, derived) == {
+        "monotone_constraints": {"b": -1, "rank of b": -1},
+        "path_smooth": 2,
+    }
+    grouped = with_derived({"interaction_constraints": [["a", "b"], ["c"]]}, derived)["interaction_constraints"]
+    assert grouped == [["a", "b", "b is missing", "rank of b"], ["c", "c is missing"]]
 
 
 def test_whatever_draws_at_random_divides_the_rounds():

@@ -12,12 +12,29 @@ import pytest
 import torch
 
 from models.errors import UsageError
+from models.inputs.gap.record import GapInput
 from models.project_spec.blocks import Model, Spec
 from models.training.checkpoints.weights import save_weights
 from models.training.job import JOB_FILE, WEIGHTS_FILE, InitialWeights
 from tasks.loop import origin
 from tasks.loop.inputs import Inputs
 from tasks.loop.loop import Loop
+from tests.finished_jobs import table_preparation
+
+
+class PreparedInputs:
+    """The inputs of a step `train` with the folder of prepared rows, which may be absent."""
+
+    step = SimpleNamespace(name="train")
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def external(self, name: str) -> str:
+        return "3:abc"
+
+    def __getitem__(self, name: str) -> Any:
+        return {"prepare": self}[name]
 
 
 def begun(
@@ -33,7 +50,7 @@ def begun(
     loop: Any = SimpleNamespace(
         spec=Spec.model_validate(spec), workspace=None, report=SimpleNamespace(note=notes.append)
     )
-    inputs: Any = SimpleNamespace(step=SimpleNamespace(name="train"), external=lambda _: "3:abc")
+    inputs: Any = PreparedInputs(folder / "prepared")
     return origin.begin(cast("Loop", loop), cast("Inputs", inputs), nets), notes
 
 
@@ -77,3 +94,22 @@ def test_layers_of_another_net_are_tried_where_some_are_enough_or_the_net_is_the
     assert begun(tmp_path, monkeypatch, "tabm", "3", partial=True)[0] is not None
     assert begun(tmp_path, monkeypatch, "./old.py:Net", "3", ("./new.py:Net",))[0] is not None
     assert begun(tmp_path, monkeypatch, "trees", "champion", partial=True)[0] is None
+
+
+def test_a_champion_without_the_gaps_of_these_rows_gives_no_weights(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The rows decide which gaps are inputs: no loop may fail by it."""
+    before = table_preparation()
+    before.save(tmp_path)
+    (tmp_path / "prepared").mkdir()
+    before.save(tmp_path / "prepared")
+    assert begun(tmp_path, monkeypatch, "mlp", "champion")[0] is not None
+    gap = GapInput(name="n/1 is missing", of="n/1")
+    before.with_inputs("gap", [gap]).save(tmp_path / "prepared")
+    start, notes = begun(tmp_path, monkeypatch, "mlp", "champion")
+    assert start is None
+    assert notes == [
+        "train: the champion (version 3) has other inputs than these rows give: n/1 is missing: training begins fresh"
+    ]
+    assert begun(tmp_path, monkeypatch, "mlp", "3")[0] is not None
