@@ -105,7 +105,7 @@ class WindowReference(FrozenModel):
     """A forecast from the window itself, to which the net adds a correction; in standardised units of the inputs.
 
     `last`: the last value. `seasonal`: the value `back` steps before the last one. `linear`: the last value plus a
-    linear map of the window relative to it, of the last value of each other column, and of 1. Each horizon has its own.
+    linear map of the window relative to it, of how each other column moved, and of 1. Each horizon has its own.
     With `is_scaled`, window, errors and correction are divided by the window's root mean square distance from its last
     value.
     Source: `models/data/window_reference.py`.
@@ -116,7 +116,10 @@ class WindowReference(FrozenModel):
     back: list[int] = Field(default_factory=list, description="(horizon,), of `seasonal`.")
     weights: list[float] = Field(
         default_factory=list,
-        description="Of `linear`: length + other columns + 1 of each horizon, one after the other.",
+        description="Of `linear`: length + 2 x other columns + 1 of each horizon, one after the other.",
+    )
+    has_companions: bool = Field(
+        True, description="Of `linear`: whether it reads the other columns; if not, their weights are 0."
     )
     quantiles: list[float] = Field(
         default_factory=list,

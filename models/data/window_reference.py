@@ -5,6 +5,9 @@ to a forecast from the window itself. Three forecasts are compared on the newest
 their fits do not see: the last value, the value of a season ago, and a linear map of the window to what is added to its
 last value. The best one is fitted on all training examples.
 
+The map reads how the other columns moved, never their levels, and only if it is clearly better with them: a level that
+grows leaves the range of the training rows. Source: docs/decisions/0100-series-with-other-columns.md.
+
 Source: Zeng et al. (2023), "Are Transformers Effective for Time Series Forecasting?", NLinear: subtract the last value,
 apply a linear layer, add it again. Kim et al. (2022), RevIN: scale each window. Lai et al. (2018), LSTNet: a linear
 part beside the net.
@@ -12,6 +15,7 @@ part beside the net.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -26,6 +30,8 @@ from models.project_spec.window import Window
 MOST_EXAMPLES = 20_000
 """Most training examples, the newest, that a reference is fitted on."""
 LEAST_EXAMPLES = 20
+MOVES = 2
+"""Inputs of a linear map that another column makes."""
 HELD_OUT = 0.2
 _PENALTIES = (1e-4, 1e-3, 1e-2, 1e-1, 1.0, 10.0)
 """Ridge penalties that are tried, in units of the mean variance of the inputs."""
@@ -145,40 +151,63 @@ def _best(
 ) -> WindowReference:
     early, late = (data.only(part) for part in parts)
 
-    def loss(candidate: WindowReference) -> float:
-        return _loss(early, late, candidate, levels)
+    def losses(candidate: WindowReference) -> np.ndarray:
+        return _losses(early, late, candidate, levels)
 
-    fits = [early.linear(column, penalty, is_scaled) for is_scaled in (False, True) for penalty in _PENALTIES]
-    candidates = [min(fits, key=loss)]
+    def loss(candidate: WindowReference) -> float:
+        return float(losses(candidate).mean())
+
+    best, *with_companions = (
+        min((early.linear(column, *form) for form in itertools.product((False, True), _PENALTIES, [reads])), key=loss)
+        for reads in data.forms
+    )
+    best = next((fit for fit in with_companions if is_clearly_less(losses(fit), losses(best))), best)
+    candidates = [best]
     if reference == "auto":
-        common = {"column": column, "floor": data.floor, "is_scaled": candidates[0].is_scaled}
+        common = {"column": column, "floor": data.floor, "is_scaled": best.is_scaled}
         candidates.append(WindowReference(kind="last", **common))
         if back:
             candidates.append(WindowReference(kind="seasonal", back=back, **common))
     best = min(candidates, key=loss)
-    return data.linear(column, best.penalty, best.is_scaled) if best.kind == "linear" else best
+    return data.linear(column, best.is_scaled, best.penalty, best.has_companions) if best.kind == "linear" else best
 
 
-def _loss(early: WindowExamples, late: WindowExamples, reference: WindowReference, levels: Sequence[float]) -> float:
-    """Return the mean absolute error of the late examples, or the pinball loss of quantiles with the early errors."""
+def is_clearly_less(losses: np.ndarray, others: np.ndarray) -> bool:
+    """Return whether the mean of losses (example,) is below that of others by over a standard error of the difference.
+
+    So what is simpler is kept where the examples do not tell the two apart.
+    Source: the one-standard-error rule, Breiman et al., Classification and Regression Trees (1984), section 3.4.3.
+    """
+    lead = others - losses
+    return bool(lead.mean() > lead.std(ddof=min(1, len(lead) - 1)) / np.sqrt(len(lead)))
+
+
+def _losses(
+    early: WindowExamples, late: WindowExamples, reference: WindowReference, levels: Sequence[float]
+) -> np.ndarray:
+    """Return the absolute errors of the late examples, or the pinball losses of quantiles with the early errors.
+
+    They are means over the horizons (example,).
+    """
     errors, scale = late.errors(reference), late.scale(reference.is_scaled)
     if not levels:
-        return float(np.abs(errors * scale).mean())
+        return np.asarray(np.abs(errors * scale).mean(axis=1))
     quantiles = sample_quantiles(early.left_out_errors(reference), levels)
     apart = np.repeat(errors, len(levels), axis=1) - quantiles
     shares = np.resize(levels, apart.shape[1])
-    return float((np.maximum(shares * apart, (shares - 1) * apart) * scale).mean())
+    return np.asarray((np.maximum(shares * apart, (shares - 1) * apart) * scale).mean(axis=1))
 
 
 class WindowExamples(NamedTuple):
     """Examples in the standardised units of the net's input.
 
-    `own`: the target's window (example, step); `others`: the last value of the other columns (example, column);
-    `target`: (example, horizon); `floor`: the least scale of a window.
+    `own`: the target's window (example, step); `moves`: the last step of each other column, then how far the last value
+    of each is from the mean of its window (example, 2 x column); `target`: (example, horizon); `floor`: the least scale
+    of a window.
     """
 
     own: np.ndarray
-    others: np.ndarray
+    moves: np.ndarray
     target: np.ndarray
     floor: float
 
@@ -186,12 +215,20 @@ class WindowExamples(NamedTuple):
     def of(cls, windows: np.ndarray, target: np.ndarray, column: int, floor: float | None = None) -> WindowExamples:
         """Return the examples of windows (example, step, feature); the default floor is measured in them."""
         own_window = windows[:, :, column]
-        other_inputs = np.delete(windows[:, -1, :], column, axis=1)
+        others = np.delete(windows, column, axis=2)
+        last = others[:, -1]
+        mean = others.mean(axis=1) * (others.shape[1] > 1)  # a window of a step has nothing else to compare with
+        moves = np.hstack([last - others[:, -min(2, others.shape[1])], last - mean])
         if floor is not None:
-            return cls(own_window, other_inputs, target, floor)
+            return cls(own_window, moves, target, floor)
         spread = np.sqrt(((own_window - own_window[:, -1:]) ** 2).mean(axis=1))
         usual = float(np.median(spread)) or float(spread.mean()) or 1.0
-        return cls(own_window, other_inputs, target, _FLOOR * usual)
+        return cls(own_window, moves, target, _FLOOR * usual)
+
+    @property
+    def forms(self) -> list[bool]:
+        """Whether a linear map reads the other columns, the simpler form first."""
+        return [False, True] if self.moves.shape[1] else [False]
 
     @property
     def last(self) -> np.ndarray:
@@ -205,9 +242,14 @@ class WindowExamples(NamedTuple):
         return np.asarray(np.sqrt(((self.own - self.last) ** 2).mean(axis=1, keepdims=True) + self.floor**2))
 
     def inputs(self, is_scaled: bool) -> np.ndarray:
-        """Return the inputs of the linear map: the window relative to its last value, the other columns, and 1."""
-        relative = (self.own - self.last) / self.scale(is_scaled)
-        return np.hstack([relative, self.others, np.ones((len(self.own), 1))])
+        """Return the inputs of the linear map: the window relative to its last value, `moves`, and 1."""
+        relative = np.hstack([self.own - self.last, self.moves]) / self.scale(is_scaled)
+        return np.hstack([relative, np.ones((len(self.own), 1))])
+
+    def read_inputs(self, has_companions: bool) -> np.ndarray:
+        """Return the places of the inputs that a linear map reads, with the other columns or without (input,)."""
+        places = np.arange(self.own.shape[1] + self.moves.shape[1] + 1)
+        return places if has_companions else np.delete(places, slice(self.own.shape[1], -1))
 
     def change(self, is_scaled: bool) -> np.ndarray:
         """Return what the linear map learns: the change from the last value (example, horizon)."""
@@ -215,18 +257,20 @@ class WindowExamples(NamedTuple):
 
     def only(self, examples: np.ndarray) -> WindowExamples:
         """Return some of the examples, bool (example,)."""
-        return WindowExamples(self.own[examples], self.others[examples], self.target[examples], self.floor)
+        return WindowExamples(self.own[examples], self.moves[examples], self.target[examples], self.floor)
 
-    def linear(self, column: int, penalty: float, is_scaled: bool) -> WindowReference:
+    def linear(self, column: int, is_scaled: bool, penalty: float, has_companions: bool) -> WindowReference:
         """Return the ridge regression of the change from the last value, as a reference."""
         inputs = self.inputs(is_scaled)
-        weights = ridge(inputs.T @ inputs, inputs.T @ self.change(is_scaled), penalty)
+        places = self.read_inputs(has_companions)
+        weights = ridge(inputs.T @ inputs, inputs.T @ self.change(is_scaled), penalty, places)
         return WindowReference(
             kind="linear",
             column=column,
             weights=weights.ravel().tolist(),
             penalty=penalty,
             is_scaled=is_scaled,
+            has_companions=has_companions,
             floor=self.floor,
         )
 
@@ -256,20 +300,26 @@ class WindowExamples(NamedTuple):
             return errors
         inputs = self.inputs(reference.is_scaled)
         gram = inputs.T @ inputs if gram is None else gram
+        places = self.read_inputs(reference.has_companions)
+        inputs, gram = inputs[:, places], gram[np.ix_(places, places)]
         solved = np.linalg.lstsq(_penalised(gram, reference.penalty), inputs.T, rcond=None)[0]
         leverage = np.clip(np.einsum("ei,ie->e", inputs, solved), 0.0, _MOST_LEVERAGE)
         return np.asarray(errors / (1 - leverage)[:, None])
 
 
-def ridge(gram: np.ndarray, moment: np.ndarray, penalty: float) -> np.ndarray:
+def ridge(gram: np.ndarray, moment: np.ndarray, penalty: float, places: np.ndarray) -> np.ndarray:
     """Return the weights (output, input) of a ridge regression; the last input is the constant and has no penalty.
 
     Args:
         gram: The inputs' products, summed over examples (input, input).
         moment: The products of inputs and outputs (input, output).
         penalty: In units of the mean variance of the inputs, times the number of examples.
+        places: The inputs that it reads, the constant among them; the weights of the others are 0.
     """
-    return np.asarray(np.linalg.lstsq(_penalised(gram, penalty), moment, rcond=None)[0].T)
+    weights = np.zeros(moment.T.shape)
+    read = _penalised(gram[np.ix_(places, places)], penalty)
+    weights[:, places] = np.linalg.lstsq(read, moment[places], rcond=None)[0].T
+    return weights
 
 
 def _penalised(gram: np.ndarray, penalty: float) -> np.ndarray:

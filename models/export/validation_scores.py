@@ -20,8 +20,7 @@ from models.training.batches.examples import open_examples
 from models.training.ensemble import combined, selected
 from models.training.job import TrainingJob
 from models.training.model_choice import as_array, decide
-
-BLOCKS = 20
+from models.training.search_course import BLOCKS
 
 
 def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) -> dict[str, Any]:

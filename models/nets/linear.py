@@ -7,6 +7,7 @@ from collections.abc import Callable
 import torch
 from torch import nn
 
+from models.data.window_reference import MOVES
 from models.errors import UsageError
 from models.kinds.data_kind import PerDataKind
 from models.nets.relative import WindowParts, on_log_scale, window_parts
@@ -61,7 +62,7 @@ class LinearWindow(nn.Module):
     def __init__(self, reference: NetReference, length: int, num_features: int, num_outputs: int) -> None:
         super().__init__()
         self.reference = reference
-        self.weight = nn.Parameter(torch.zeros(num_outputs, length + num_features))
+        self.weight = nn.Parameter(torch.zeros(num_outputs, length + MOVES * (num_features - 1) + 1))
         self.register_buffer("is_scaled", torch.tensor(False))
         numbers = [*(reference.log or ()), reference.factor, reference.shift]
         self.register_buffer("numbers", torch.tensor(numbers), persistent=False)

@@ -60,14 +60,21 @@ def window_parts(
         places = [own_series.shape[1] - 1 - back for back in forecast.back]
         change = torch.cat([relative[:, place : place + 1] for place in places], dim=1)
     elif forecast.kind == "linear":
-        before, after = series[:, -1, :column], series[:, -1, column + 1 :]
-        facts = torch.cat([relative, before, after, torch.ones_like(last)], dim=1)
+        facts = torch.cat([relative, moves_of(series, column) / scale, torch.ones_like(last)], dim=1)
         change = torch.cat([(facts * row).sum(dim=1, keepdim=True) for row in weights.unbind()], dim=1)
     if quantiles is not None and len(quantiles):
         num = len(quantiles) // change.shape[1]
         places = [index for index in range(change.shape[1]) for _ in range(num)]
         change = torch.cat([change[:, index : index + 1] for index in places], dim=1) + quantiles
     return WindowParts(relative, last, scale, change)
+
+
+def moves_of(series: torch.Tensor, column: int) -> torch.Tensor:
+    """Return how the columns but the target's moved, (batch, 2 x other columns), as `WindowExamples.moves`."""
+    others = torch.cat([series[:, :, :column], series[:, :, column + 1 :]], dim=2)
+    last, length = others[:, -1], others.shape[1]
+    step = last - others[:, -min(2, length)]
+    return torch.cat([step, last - others.mean(dim=1) if length > 1 else last], dim=1)
 
 
 def on_log_scale(parts: WindowParts, own_series: torch.Tensor, numbers: torch.Tensor) -> WindowParts:

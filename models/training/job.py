@@ -75,6 +75,7 @@ class RefitSettings(FrozenModel):
     rounds: int | None = Field(None, description="Of trees.")
     l2: float | None = Field(None, description="Of a linear model of series, which chooses it itself.")
     is_scaled: bool | None = Field(None, description="Whether it divides each window by its spread.")
+    has_companions: bool | None = Field(None, description="Whether it reads the columns beside the target.")
 
 
 class Processes(NamedTuple):

@@ -11,7 +11,6 @@ Source: Nocedal and Wright, Numerical Optimization, algorithm 7.5; the penalty i
 from __future__ import annotations
 
 import itertools
-import math
 import time
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
@@ -51,6 +50,7 @@ from models.training.loop import Report
 from models.training.model_choice import ValidationScore, as_array, is_better, record, score
 from models.training.optimisation.listwise import listwise_loss
 from models.training.optimisation.losses import Loss, make_loss, predictions
+from models.training.search_course import jackknife_error, without_blocks
 
 CPU = torch.device("cpu")
 _PENALTY = 1.0
@@ -94,9 +94,15 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
         examples = (validation.values(), predictions(output, preparation), as_array(validation.weights()))
         return call(score, metric.name, metric, preparation.task, *examples), val_loss
 
+    def goals() -> list[float]:
+        output, _ = _evaluate(net, validation, losses.validation, losses.largest_pass)
+        weights = as_array(validation.weights())
+        evaluate = metric.weighted(validation.values(), predictions(output, preparation), weights)
+        return [call(evaluate, metric.name, drawn) for drawn in without_blocks(len(validation))]
+
     if isinstance(net, LinearWindow):
         fits = _window_fits(net, train, _Tried.of(preparation, metric.name, l2), job.refit)
-        chosen = _fit_windows(net, fits, job.direction, lambda: scored()[0].goal)
+        chosen = _fit_windows(net, fits, job.direction, lambda: scored()[0].goal, goals)
         train_loss = _evaluate(net, train, losses.train)[1]
     else:
         train_loss = _minimise(cast("Linear", net), train, losses.train, l2[0], iterations)
@@ -183,17 +189,34 @@ def _minimise(net: Linear, train: ExampleSet, loss: Loss, l2: float, iterations:
 
 
 def _fit_windows(
-    net: LinearWindow, fits: Iterator[_WindowFit], direction: str, goal: Callable[[], float]
+    net: LinearWindow,
+    fits: Iterator[_WindowFit],
+    direction: str,
+    goal: Callable[[], float],
+    goals: Callable[[], list[float]],
 ) -> dict[str, Any]:
-    """Give the net the weights of the best fit by the goal, and return the settings of that fit."""
-    best, value = next(fits), math.nan
-    for fit in itertools.chain([best], fits):
+    """Give the net the weights of the best fit by the goal, and return the settings of that fit.
+
+    A fit that reads the other columns is taken if it is better than without them by over a standard error, of which
+    `goals`, the values without each block of examples, tell.
+    """
+    bests: dict[bool, tuple[_WindowFit, float]] = {}
+    for fit in fits:
         net.load_state_dict(fit.state)
         reached = goal()
-        if is_better(reached, value, direction):
-            best, value = fit, reached
+        if fit.has_companions not in bests or is_better(reached, bests[fit.has_companions][1], direction):
+            bests[fit.has_companions] = fit, reached
+    best, *others = (bests[form][0] for form in sorted(bests))
+    for other in others:
+        without = {}
+        for fit in (best, other):
+            net.load_state_dict(fit.state)
+            without[fit.has_companions] = np.array(goals())
+        lead = (1 if direction == "maximize" else -1) * (bests[True][1] - bests[False][1])
+        if lead > jackknife_error(without[True] - without[False]):
+            best = other
     net.load_state_dict(best.state)
-    return {"l2": best.l2, "is_scaled": best.is_scaled}
+    return {"l2": best.l2, "is_scaled": best.is_scaled, "has_companions": best.has_companions}
 
 
 class _WindowFit(NamedTuple):
@@ -202,6 +225,7 @@ class _WindowFit(NamedTuple):
     weight: torch.Tensor
     l2: float
     is_scaled: bool
+    has_companions: bool
 
     @property
     def state(self) -> dict[str, torch.Tensor]:
@@ -224,7 +248,10 @@ class _Tried(NamedTuple):
 def _window_fits(
     net: LinearWindow, train: ExampleSet, tried: _Tried, refit: RefitSettings | None
 ) -> Iterator[_WindowFit]:
-    """Yield the fit with each penalty, to windows as they are and divided by their spread; of a refit only the one."""
+    """Yield the fit with each penalty, to windows as they are and divided by their spread; of a refit only the one.
+
+    Where there are other columns, each is fitted without them too.
+    """
     forecast, levels = net.reference.forecast, tried.levels
     part = tried.inputs[forecast.column]
     values = train.values().reshape(len(train), -1)[:, :: max(1, len(levels))]
@@ -243,16 +270,18 @@ def _window_fits(
             inputs = some.inputs(is_scaled)
             gram += inputs.T @ inputs
             moment += inputs.T @ some.change(is_scaled)
-        for penalty in tried.l2:
-            weights = ridge(gram, moment, penalty / len(train))
+        reads = some.forms if refit is None else [bool(refit.has_companions)]
+        for penalty, has_companions in itertools.product(tried.l2, reads):
+            weights = ridge(gram, moment, penalty / len(train), some.read_inputs(has_companions))
             if levels:
                 some = windows(torch.from_numpy(spread_positions(len(train), MOST_EXAMPLES)))
-                update = {"kind": "linear", "weights": weights.ravel(), "penalty": penalty / len(train)}
-                fitted = forecast.model_copy(update={**update, "is_scaled": is_scaled})
+                update: dict[str, Any] = {"kind": "linear", "weights": weights.ravel(), "penalty": penalty / len(train)}
+                update |= {"is_scaled": is_scaled, "has_companions": has_companions}
+                fitted = forecast.model_copy(update=update)
                 errors = some.left_out_errors(fitted, gram)
                 weights = np.repeat(weights, len(levels), axis=0)
                 weights[:, -1] += sample_quantiles(errors, levels)
-            yield _WindowFit(torch.from_numpy(weights).float(), penalty, is_scaled)
+            yield _WindowFit(torch.from_numpy(weights).float(), penalty, is_scaled, has_companions)
 
 
 class _Losses(NamedTuple):

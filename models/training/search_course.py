@@ -7,7 +7,7 @@ leader has every second trial and the others take turns, until nothing improves.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,8 @@ LEAST_S = 6.0
 """these seconds of a reference core and at most"""
 MOST_S = 600.0
 """these."""
+BLOCKS = 20
+"""Blocks of validation examples that are left out in turn, for the error of a difference."""
 PATIENCE = 4
 """Trials without an improvement after which a search over families ends, if `search.patience` is not set."""
 
@@ -113,6 +115,14 @@ def jackknife_error(without: Any) -> float:
     if count < 2:
         return math.inf
     return float(np.sqrt((count - 1) / count * np.square(values - values.mean()).sum()))
+
+
+def without_blocks(count: int) -> Iterator[np.ndarray]:
+    """Yield how often each of `count` examples in their order counts, (example,): without each of equal blocks."""
+    for block in np.array_split(np.arange(count), min(BLOCKS, count)):
+        drawn = np.ones(count)
+        drawn[block] = 0
+        yield drawn
 
 
 def guarded(compared: Comparison, direction: str) -> Comparison:

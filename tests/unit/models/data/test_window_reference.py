@@ -20,6 +20,7 @@ from models.project_spec.window import Window
 RANDOM = np.random.default_rng(0)
 NOISE = RANDOM.normal(size=240)
 STEPS = np.arange(240)
+WAVE = np.cos(STEPS)
 SEASON = np.tile(RANDOM.normal(size=12) * 5, 20)
 SHAPES = {
     "walk": NOISE.cumsum() + 50,
@@ -31,9 +32,10 @@ SHAPES = {
 
 @pytest.fixture
 def prepared(make_spec: Any, run_prepare: Any) -> Any:
-    def make(values: np.ndarray, **window: Any) -> tuple[Any, Preparation]:
+    def make(values: np.ndarray, others: Any = (WAVE,), **window: Any) -> tuple[Any, Preparation]:
         months = (np.datetime64("2000-01", "M") + STEPS).astype("datetime64[us]")
-        table = pa.table({"t": months, "y": values, "x": np.cos(STEPS)})
+        columns = {f"x{index}": column for index, column in enumerate(others)}
+        table = pa.table({"t": months, "y": values, **columns})
         spec = make_spec(kind="series", window={"length": 24, **window}, split={"by": "time", "column": "t"})
         return run_prepare(table, spec)
 
@@ -60,6 +62,25 @@ def test_an_untrained_net_is_no_worse_than_the_last_and_the_seasonal_value(prepa
     assert error_of_an_untrained_net(folder, preparation) <= 1.1 * min(naive)
     assert preparation.series is not None
     assert preparation.series.season == 12
+
+
+@pytest.mark.parametrize("seed", range(4))
+def test_columns_that_grow_beside_the_target_cost_nothing(prepared, seed):
+    rng = np.random.default_rng(seed)
+    others = [np.cumsum(rng.normal(0.5, 1, 240)) for _ in range(4)]
+    values = 0.5 * STEPS + SEASON + rng.normal(size=240).cumsum()
+    without = error_of_an_untrained_net(*prepared(values, others=()))
+    assert error_of_an_untrained_net(*prepared(values, others=others)) <= 1.02 * without
+
+
+@pytest.mark.parametrize("is_known", [False, True])
+def test_a_column_that_leads_the_target_is_read_though_it_grows(prepared, is_known):
+    steps = np.random.default_rng(1).normal(0.2, 1, 240)
+    lead = steps.cumsum() if is_known else np.append(steps[1:], 0.0).cumsum()
+    values = steps.cumsum() + 0.2 * NOISE
+    window = {"known_future": ["x0"]} if is_known else {}
+    without = error_of_an_untrained_net(*prepared(values, others=()))
+    assert error_of_an_untrained_net(*prepared(values, others=[lead], **window)) <= 0.5 * without
 
 
 @pytest.mark.parametrize("net", ["gru", "lstm", "mlp", "transformer"])

@@ -19,7 +19,7 @@ FORECASTS = {
     "last": WindowReference(kind="last", column=0, floor=0.1),
     "seasonal": WindowReference(kind="seasonal", column=0, back=[3], floor=0.1, is_scaled=True),
     "linear": WindowReference(
-        kind="linear", column=0, weights=[0.1, 0.2, 0, 0.3, 0, 0.5, 0.7], floor=0.1, is_scaled=True
+        kind="linear", column=0, weights=[0.1, 0.2, 0, 0.3, 0, 0.5, -0.2, 0.7], floor=0.1, is_scaled=True
     ),
 }
 SERIES = np.random.default_rng(0).normal(size=(5, 5, 2)).astype(np.float32)
@@ -49,14 +49,16 @@ def relative(kind: str, *, starts_at_zero: bool) -> tuple[RelativeNet, Preparati
 @pytest.mark.parametrize("kind", FORECASTS)
 def test_an_untrained_net_gives_the_reference(kind: str) -> None:
     net, _ = relative(kind, starts_at_zero=True)
-    own, other = SERIES[:, :, 0], SERIES[:, -1, 1]
+    own, other = SERIES[:, :, 0], SERIES[:, :, 1]
     change = own - own[:, -1:]
     expected = {
         "last": own[:, -1],
         "seasonal": own[:, 1],
         "linear": own[:, -1]
         + change @ FORECASTS["linear"].weights[:5]
-        + np.sqrt((change**2).mean(axis=1) + 0.01) * (0.5 * other + 0.7),
+        + np.sqrt((change**2).mean(axis=1) + 0.01) * 0.7
+        + 0.5 * (other[:, -1] - other[:, -2])
+        - 0.2 * (other[:, -1] - other.mean(axis=1)),
     }
     with torch.no_grad():
         np.testing.assert_allclose(net(torch.from_numpy(SERIES))[:, 0], expected[kind], rtol=1e-5, atol=1e-6)

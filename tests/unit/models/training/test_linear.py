@@ -111,7 +111,9 @@ def _windows(job):
     for examples in open_examples(job, preparation):
         windows = examples.gather(torch.arange(len(examples)))["series"].double().numpy()
         last = windows[:, -1:, 0]
-        inputs = np.hstack([windows[:, :, 0] - last, windows[:, -1, 1:]])
+        others = windows[:, :, 1:]
+        moves = [others[:, -1] - others[:, -2], others[:, -1] - others.mean(axis=1)]
+        inputs = np.hstack([windows[:, :, 0] - last, *moves])
         sides.append(_Windows(inputs, last, (examples.values() - part.shift) / part.scale))
     return sides
 
