@@ -79,6 +79,20 @@ def module_environment() -> Iterator[None]:
 
 
 @pytest.fixture(scope="module")
+def automating(
+    tmp_path_factory: pytest.TempPathFactory, empty_prefect: Path, module_environment: None
+) -> Iterator[str]:
+    """The server of a workspace whose platform was up: it has Prefect's scheduler and triggers."""
+    from tests.running import begin_prefect, prefect_server
+
+    home = Workspace(tmp_path_factory.mktemp("automating"))
+    begin_prefect(home.root, empty_prefect)
+    home.platform.mkdir()
+    with prefect_server(home.root) as url:
+        yield url
+
+
+@pytest.fixture(scope="module")
 def served(
     empty_store: Path, tmp_path_factory: pytest.TempPathFactory, module_environment: None
 ) -> Iterator[dict[str, str]]:

@@ -65,6 +65,11 @@ def answer(url: str, method: str = "POST", **headers: str) -> int:
         return error.code
 
 
+def hears_automations(url: str) -> bool:
+    services = dict(ask(url, "admin/settings", None, "GET")["server"]["services"])
+    return {services[name]["enabled"] for name in ("foreman", "late_runs", "scheduler", "triggers")} == {True}
+
+
 def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(
     server: PrefectServer, workspace: Workspace
 ) -> None:
@@ -77,6 +82,7 @@ def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(
         assert ask(url, "block_types/filter", {}) == [], "a loop has no use for Prefect's catalogue: it costs seconds"
         memory = workspace.state / "prefect" / "memo_store.toml"
         assert not memory.exists(), "nor has it imported all collections to see whether the catalogue has changed"
+        assert not hears_automations(url), "nor for what works with deployments"
         lets_nobody_in(url, server_access.make_secret(workspace))
         state = server.state()
         assert state is not None
@@ -89,8 +95,10 @@ def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(
         eventually(gone(state["owner"]))
         assert server.url() is None
         leased = time.monotonic()
+        workspace.platform.mkdir()  # as of a platform that was up, whose automations a loop's events concern
         server.start()
         assert server.wait() == url, "the port of last time"
+        assert hears_automations(url)
         again = server.state()
         assert again is not None
         assert psutil.Process(again["owner"]["pid"]).children() == [], "one process"

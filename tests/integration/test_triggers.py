@@ -50,9 +50,9 @@ STORM = 100  # a thousand cost the server a minute; the policy is tested with th
 
 
 @pytest.fixture
-def client(api: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncPrefectClient]:
-    monkeypatch.setenv("PREFECT_API_URL", api)
-    settings = {PREFECT_API_URL: api, PREFECT_API_AUTH_STRING: os.environ["PREFECT_API_AUTH_STRING"]}
+def client(automating: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[SyncPrefectClient]:
+    monkeypatch.setenv("PREFECT_API_URL", automating)
+    settings = {PREFECT_API_URL: automating, PREFECT_API_AUTH_STRING: os.environ["PREFECT_API_AUTH_STRING"]}
     with temporary_settings(settings), get_client(sync_client=True) as client:
         yield client
 
@@ -117,12 +117,12 @@ def test_a_storm_of_events_begins_one_run(client: SyncPrefectClient, project: Pr
 
 
 def test_events_of_the_time_without_a_server_come_late_and_once(
-    client: SyncPrefectClient, project: Project, api: str, monkeypatch: pytest.MonkeyPatch
+    client: SyncPrefectClient, project: Project, automating: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
     for _ in range(2):
         assert not send(project.workspace, of_signal(project.folder.name, a_signal()))
-    monkeypatch.setenv("PREFECT_API_URL", api)
+    monkeypatch.setenv("PREFECT_API_URL", automating)
     assert events.deliver(project.workspace) == 1
     assert waiting(project.workspace) == 0
     eventually(lambda: runs(client, project))
@@ -307,16 +307,16 @@ def test_a_change_of_the_pool_by_one_project_keeps_the_deployments_of_the_others
 
 @pytest.mark.wide
 def test_a_pool_whose_workers_are_online_keeps_its_type(
-    client: SyncPrefectClient, project: Project, api: str, monkeypatch: pytest.MonkeyPatch
+    client: SyncPrefectClient, project: Project, automating: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     pool = pool_of(project.workspace)
-    ask(api, f"work_pools/{pool}/workers/heartbeat", {"name": "ada-loops"})
+    ask(automating, f"work_pools/{pool}/workers/heartbeat", {"name": "ada-loops"})
     with monkeypatch.context() as patch:
         as_kubernetes(patch)
         with pytest.raises(UsageError, match=r"of the type process are online: ada-loops: `loopline down`"):
             redeploy(project)
         assert client.read_work_pool(pool).type == "process"
-        ask(api, f"work_pools/{pool}/workers/ada-loops", None, "DELETE")
+        ask(automating, f"work_pools/{pool}/workers/ada-loops", None, "DELETE")
         redeploy(project)
         assert client.read_work_pool(pool).type == "kubernetes"
     redeploy(project)
