@@ -120,14 +120,14 @@ TABLES = [
         command=PREPARE,
     ),
     Case("type changed", ("'year' was int64 and is string",), **csv("type.csv", column("year", "old")), command=INGEST),
-    Case("null column", ("'year'", "no value at all"), **csv("null.csv", column("year", None))),
+    Case("null column", ("'year'", "no value at all"), **csv("null.csv", column("year", None)), marks=WIDE),
     Case(
         "metric undefined",
         ("mape is undefined on", "have the target 0", "take goal.metric mae"),
         **csv("zero.csv", re.sub(r",3\d\d\d,", ",0,", TEXT)),
         command=(*RUN, "-s", "data.target=body_mass_g", "-s", "data.split.by=random", "-s", "goal.metric=mape"),
     ),
-    Case("one class", ("'species'", "Adelie"), **csv("one.csv", column("species", "Adelie"))),
+    Case("one class", ("'species'", "Adelie"), **csv("one.csv", column("species", "Adelie")), marks=WIDE),
     Case("infinite", ("'body_mass_g'", "inf"), **csv("inf.csv", TEXT.replace(",3750,", ",inf,")), command=PREPARE),
     Case(
         "split left empty",
@@ -169,6 +169,7 @@ CODE = [
         "metric raises",
         ("own.py", "no luck"),
         **own("metric", "./own.py:score", "def score(target, prediction):\n    raise ValueError('no luck')\n"),
+        marks=WIDE,
     ),
     Case(
         "metric gives a text",

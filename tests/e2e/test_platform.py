@@ -272,7 +272,8 @@ def test_new_data_begins_a_loop_that_outlives_kills_of_worker_server_and_store(h
     eventually(lambda: home.lines_of(second) == lines, "Prefect's page draws other lines between the steps")
 
 
-def test_a_killed_supervisord_is_put_right_by_the_next_up_and_down_leaves_nothing(home: Platform):
+@pytest.mark.wide  # of a smaller platform in `tests/integration/test_supervision.py`
+def test_a_killed_supervisord_is_put_right_by_the_next_up(home: Platform):
     note = supervisor(home.workspace)
     assert note is not None
     urls = {name: state.url for name, state in home.services().items() if state.url}
@@ -280,6 +281,10 @@ def test_a_killed_supervisord_is_put_right_by_the_next_up_and_down_leaves_nothin
     home("up").ok()
     assert {name: state.url for name, state in home.services().items() if state.url} == urls, "bookmarks go on working"
     assert not {state.state for state in home.services().values()} - {"running", "starting"}
+
+
+def test_down_leaves_nothing(home: Platform):
+    urls = {name: state.url for name, state in home.services().items() if state.url}
     home("down", "--wait").ok()
     assert list(marked(home.workspace)) == []
     assert [one for one in psutil.process_iter() if str(home.home) in " ".join(command_of(one))] == []

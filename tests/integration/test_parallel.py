@@ -38,7 +38,7 @@ PLANS = {
     "fsdp+pp": {"ranks": 4},
 }
 
-LATER = {"ddp+tp": pytest.mark.soak, "fsdp+tp": pytest.mark.wide, "fsdp+pp": pytest.mark.wide}
+LATER = {"ddp+tp": pytest.mark.soak, **dict.fromkeys(("hsdp", "fsdp+tp", "fsdp+pp"), pytest.mark.wide)}
 """Of the composed plans, each change runs ddp+pp, the cheapest."""
 
 
@@ -159,7 +159,7 @@ PLAIN = """
 """
 
 
-@pytest.mark.parametrize("plan", ["ddp", "fsdp"])
+@pytest.mark.parametrize("plan", [wide("ddp"), "fsdp"])
 def test_a_net_that_says_nothing_of_itself_trains_unchanged(make_job, pool, tmp_path, plan):
     (tmp_path / "net.py").write_text(textwrap.dedent(PLAIN))
     _, expected = run(make_job(folder="one", net="./net.py:Net", **SGD), pool)

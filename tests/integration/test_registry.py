@@ -27,6 +27,7 @@ from tasks.state.champion_moves import champion_of
 from tasks.state.versions import address_of, challenger_of, version_of, versions_of
 from tasks.state.workspace_id import workspace_id
 from tests.integration.conftest import Processes, each_registry
+from tests.wide import wide
 
 pytestmark = pytest.mark.usefixtures("module_environment")
 
@@ -320,7 +321,7 @@ def test_an_alias_that_a_person_set_in_mlflow_is_no_crash(place: Workspace, mode
     assert made.rollback().after == "1"
 
 
-@pytest.mark.parametrize("chosen", ["1", "3"])
+@pytest.mark.parametrize("chosen", [wide("1"), "3"])
 def test_a_champion_that_a_person_chose_in_mlflow_stays_and_is_in_the_journal(
     place: Workspace, model: str, chosen: str
 ) -> None:

@@ -41,6 +41,7 @@ from tests.mlflow_serving import serving
 from tests.registered import register_served
 from tests.served_models import write_served
 from tests.serving import LiveServer, crown, live_server, register
+from tests.wide import wide
 
 
 def release(workspace: Workspace, name: str = "tiny") -> dict[str, Any]:
@@ -210,7 +211,7 @@ def registry_of(kind: str, workspace: Workspace, empty_store: Path, monkeypatch:
         yield process
 
 
-@pytest.mark.parametrize("kind", ["embedded", "server"])
+@pytest.mark.parametrize("kind", ["embedded", wide("server")])
 def test_a_real_registry_is_followed_and_may_go_away(
     workspace: Workspace, empty_store: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:

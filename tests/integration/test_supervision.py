@@ -73,6 +73,19 @@ def test_a_supervisord_that_hangs_is_told_and_ended(deep: Workspace, monkeypatch
     eventually(lambda: not processes.is_alive(process))
 
 
+def test_a_supervisord_that_was_killed_leaves_nothing_and_the_next_has_its_ports(deep: Workspace) -> None:
+    """All services at once are killed so in `tests/e2e/test_platform.py`."""
+    chosen = {name: ports.any_free([]) for name in ON_DEMAND}
+    write_json(deep.platform / "ports.json", {"requested": {}, "ports": chosen})
+    environ = {**os.environ, **stores.environment(deep)}
+    for _ in range(2):
+        note = supervision.start(deep, deep.platform, list(ON_DEMAND), environ)
+        eventually(lambda: all(listens(deep, name) for name in ON_DEMAND))
+        assert services.ports(deep) == chosen
+        os.kill(note["process"]["pid"], signal.SIGKILL)
+        eventually(lambda: list(marked(deep)) == [])
+
+
 def test_platforms_that_chose_the_same_ports_get_ports_of_their_own(tmp_path: Path) -> None:
     """The worst of several that start at once: each found the ports free, before any of them listened."""
     chosen = {name: ports.any_free([]) for name in ON_DEMAND}

@@ -16,6 +16,7 @@ from tests.time.acts import PROJECT
 from tests.time.machines import Elsewhere
 from tests.time.points import CARRIER, CARRY, MOVE, Point
 from tests.time.test_loop import wait_until_free
+from tests.wide import wide
 
 pytestmark = [
     pytest.mark.fault,
@@ -50,7 +51,7 @@ def changes(workspace: Workspace) -> list[tuple[str | None, str | None]]:
     return [(move.before, move.after) for move in moves if move.before != move.after]
 
 
-@pytest.mark.parametrize("point", [CARRIER, MOVE], ids=["before it looks at MLflow", "before its transaction"])
+@pytest.mark.parametrize("point", [wide(CARRIER), MOVE], ids=["before it looks at MLflow", "before its transaction"])
 def test_a_paused_promotion_is_refused_once_another_machine_has_promoted(
     registered: Workspace, elsewhere: Elsewhere, point: Point
 ) -> None:

@@ -16,6 +16,7 @@ from tests.time.acts import LOOP, PROJECT
 from tests.time.machines import Elsewhere
 from tests.time.points import REAP, REAP_TRIALS, REAPED, Point
 from tests.time.test_loop import wait_until_free
+from tests.wide import wide
 
 pytestmark = [
     pytest.mark.fault,
@@ -25,7 +26,9 @@ pytestmark = [
 
 
 @pytest.mark.parametrize(
-    "point", [REAP, REAP_TRIALS, REAPED], ids=["before its lease", "before it fails trials", "before its records"]
+    "point",
+    [wide(REAP), wide(REAP_TRIALS), REAPED],
+    ids=["before its lease", "before it fails trials", "before its records"],
 )
 def test_a_reaper_that_was_paused_ends_no_loop_and_no_trial_that_another_machine_went_on_with(
     shared: Workspace, elsewhere: Elsewhere, point: Point, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
