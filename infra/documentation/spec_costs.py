@@ -6,8 +6,8 @@ Figures without another source were measured on a machine with two cores, on 202
 from __future__ import annotations
 
 COSTS = """
-goal.metric: 1,000 resamples of 60,000 test rows take the verdict 2 CPU-s; your own function is called for each of
-  them.
+goal.metric: 1,000 resamples of 20,000 test rows take the verdict about 1 CPU-s; your own function is called for
+  each of them.
 data.source: A CSV of 1,000,000 rows and ten columns is read in 0.9 CPU-s. Its rows are stored as Parquet, raw and
   prepared.
 data.target: With several targets, trees train a booster for each; a net has an output more for each.
@@ -99,7 +99,7 @@ train.async_checkpoints: true: memory of a copy of the state; false: training wa
   time.
 train.keep_checkpoints: Disk: with adamw about four times the weights each (weights, two moments, the best weights).
 judge.test: mcnemar needs no resamples.
-judge.resamples: The time grows in proportion, 2 CPU-s for 1,000 of 60,000 rows.
+judge.resamples: The time grows in proportion, 1 CPU-s for 1,000 of 20,000 rows; from there on closed forms take none.
 judge.slices: A bootstrap of its own for each column.
 serve.variants: At most 1.3 CPU-s of a loop for a table, 3 for pictures, 6 for a text; `[]` saves it.
 serve.up: A server: 90 MB for a table model.

@@ -1,4 +1,4 @@
-"""The challenger's gain and its significance: one bootstrap for all models, or McNemar's test."""
+"""The challenger's gain and its significance: one bootstrap for all models, its closed form, or McNemar's test."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from models.judge.gates import LEAST_CLUSTERS
 from models.judge.verdict import Difference, Estimate
-from models.metrics import bounds, classification, mcnemar
+from models.metrics import bounds, classification, closed_form, mcnemar
 from models.metrics.bootstrap import few_units_factor, p_value, percentile_interval, resample
 from models.metrics.evaluator import effective_number
 from models.metrics.metrics import Array, Metric
@@ -137,24 +137,32 @@ def resample_models(
     seed: int = 0,
     clusters: Array | None = None,
     weights: Array | None = None,
+    least_rows: int = closed_form.LEAST_ROWS,
 ) -> ResampledMetrics:
     """Compute the metric of every model on the examples and on the same resamples of them.
 
-    `weights` (example,) multiply how often an example is drawn; a user's own metric takes none.
+    On `least_rows` independent examples or more, normal values of the metric's closed form stand for resamples, if it
+    has one. `weights` (example,) multiply how often an example is drawn; a user's own metric takes none.
     """
     evaluators = [metric.weighted(target, prediction, weights) for prediction in models.values()]
-    drawn = resample(evaluators, len(target), resamples, seed, clusters)
     once = np.ones(len(target))
     values = {name: evaluator(once) for name, evaluator in zip(models, evaluators, strict=True)}
     metric_weights = weights if metric.takes_weights else None
     apart = np.arange(len(target)) if clusters is None and metric_weights is not None else clusters
     num_units = len(target) if apart is None else effective_units(metric.sizes(target, apart, metric_weights))
-    resampled = {name: drawn[:, column] for column, name in enumerate(models)}
     terms = {
         name: _units_of_terms(metric, target, prediction, num_units, clusters, weights)
         for name, prediction in models.items()
         if metric.range is not None and bounds.varies(prediction)
     }
+    drawn = None
+    units = [num_units / least_rows, *(number / closed_form.LEAST_UNITS for number in terms.values())]
+    if clusters is None and min(units) >= 1:
+        prepared = [metric.prepare(target, prediction) for prediction in models.values()]
+        drawn = closed_form.normal_values(prepared, once if metric_weights is None else metric_weights, resamples)
+    if drawn is None:
+        drawn = resample(evaluators, len(target), resamples, seed, clusters)
+    resampled = {name: drawn[:, column] for column, name in enumerate(models)}
     challenger = models.get("challenger")
     same = frozenset(
         name for name, prediction in models.items() if challenger is not None and np.array_equal(prediction, challenger)

@@ -10,6 +10,7 @@ from models.judge.comparison import ResampledMetrics, Threshold, resample_models
 from models.judge.evidence import Evidence, as_text
 from models.judge.gates import LEAST_CLUSTERS
 from models.judge.verdict import Slice
+from models.metrics.closed_form import LEAST_ROWS_OF_PART
 from models.metrics.holm import holm
 from models.metrics.metrics import Array, Metric
 from models.project_spec import blocks as spec
@@ -58,7 +59,9 @@ def _judge_slice(
     too_few = _too_few(len(chosen), num_units)
     resamples = 0 if too_few else rules.resamples
     weights = None if evidence.weights is None else evidence.weights[chosen]
-    result = resample_models(metric, evidence.target[chosen], models, resamples, seed, clusters, weights)
+    result = resample_models(
+        metric, evidence.target[chosen], models, resamples, seed, clusters, weights, LEAST_ROWS_OF_PART
+    )
     difference = None
     if "champion" in models:
         allowed = rules.slice_margin or 0.0

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.metrics.evaluator import Array, Evaluator, weighted_mean
+from models.metrics.evaluator import Array, Evaluator, Smooth, mean_of_defined, ratio_influence, weighted_mean
 
 CALIBRATION_BINS = 15
 
@@ -50,7 +50,10 @@ def balanced_accuracy(target: Array, prediction: Array) -> Evaluator:
         true = matrix.sum(axis=1)
         return float((np.diag(matrix)[true > 0] / true[true > 0]).mean()) if (true > 0).any() else float("nan")
 
-    return value
+    def influence(weight: Array) -> Array:
+        return _mean_influence(target, prediction, _of_true, counts(weight).sum(axis=1) > 0, weight)
+
+    return Smooth(value, influence)
 
 
 def cost(target: Array, prediction: Array, false_positive: float, false_negative: float) -> Evaluator:
@@ -90,17 +93,17 @@ def at_threshold(prediction: Array, threshold: Decision) -> Array:
 
 def precision(target: Array, prediction: Array) -> Evaluator:
     """Share of the examples predicted positive that are positive; 0 when there is none. Macro mean over classes."""
-    return _mean_ratio(target, prediction, lambda hits, called, true: _ratio(hits, called))
+    return _mean_ratio(target, prediction, lambda hits, called, true: (hits, called))
 
 
 def recall(target: Array, prediction: Array) -> Evaluator:
     """Share of the positive examples that are predicted positive; 0 when there is none. Macro mean over classes."""
-    return _mean_ratio(target, prediction, lambda hits, called, true: _ratio(hits, true))
+    return _mean_ratio(target, prediction, _of_true)
 
 
 def f1(target: Array, prediction: Array) -> Evaluator:
     """Harmonic mean of precision and recall, 0 when both are. Macro mean over classes."""
-    return _mean_ratio(target, prediction, lambda hits, called, true: _ratio(2 * hits, called + true))
+    return _mean_ratio(target, prediction, lambda hits, called, true: (2 * hits, called + true))
 
 
 def roc_auc(target: Array, prediction: Array) -> Evaluator:
@@ -180,20 +183,44 @@ def reliability(
     return mean_stated, frequency, total
 
 
-def _mean_ratio(target: Array, prediction: Array, ratio: Callable[[Array, Array, Array], Array]) -> Evaluator:
+_Parts = Callable[[Array, Array, Array], tuple[Array, Array]]
+"""Returns part and whole of a ratio from the true positives, predicted examples and true examples of each class."""
+
+
+def _of_true(hits: Array, called: Array, true: Array) -> tuple[Array, Array]:
+    return hits, true
+
+
+def _mean_ratio(target: Array, prediction: Array, parts: _Parts) -> Smooth:
     """Average a ratio of each class's true positives, predicted examples and true examples.
 
     Binary: that of class 1; else the mean over the classes that occur as truth or prediction.
     """
     counts, is_binary = confusion(target, prediction), prediction.ndim == 1
 
+    def chosen(called: Array, true: Array) -> Array:
+        return np.arange(len(called)) == 1 if is_binary else called + true > 0
+
     def value(weight: Array) -> float:
         matrix = counts(weight)
         hits, called, true = np.diag(matrix), matrix.sum(axis=0), matrix.sum(axis=1)
-        chosen = np.arange(len(hits)) == 1 if is_binary else called + true > 0
-        return float(ratio(hits, called, true)[chosen].mean()) if matrix.sum() > 0 else float("nan")
+        ratios = _ratio(*parts(hits, called, true))[chosen(called, true)]
+        return float(ratios.mean()) if matrix.sum() > 0 else float("nan")
 
-    return value
+    def influence(weight: Array) -> Array:
+        matrix = counts(weight)
+        return _mean_influence(target, prediction, parts, chosen(matrix.sum(axis=0), matrix.sum(axis=1)), weight)
+
+    return Smooth(value, influence)
+
+
+def _mean_influence(target: Array, prediction: Array, parts: _Parts, chosen: Array, weight: Array) -> Array:
+    """Return the influence (example,) of the mean of a ratio over the classes that are chosen, bool (class,)."""
+    called_class, influences = predicted_class(prediction), []
+    for class_index in np.flatnonzero(chosen):
+        called, true = (called_class == class_index).astype(float), (np.asarray(target) == class_index).astype(float)
+        influences.append(ratio_influence(*parts(called * true, called, true), weight))
+    return np.asarray(np.mean(influences, axis=0))
 
 
 def _ratio(part: Array, whole: Array) -> Array:
@@ -205,18 +232,17 @@ def _one_against_rest(score: Callable[[Array, Array], Evaluator], target: Array,
     """Average the score of each class against the rest over the classes for which it is defined."""
     if prediction.ndim == 1:
         return score(np.asarray(target) == 1, prediction)
-    parts = [score(np.asarray(target) == class_index, prediction[:, class_index]) for class_index in np.unique(target)]
-
-    def value(weight: Array) -> float:
-        values = np.array([part(weight) for part in parts])
-        defined = values[~np.isnan(values)]
-        return float(defined.mean()) if len(defined) else float("nan")
-
-    return value
+    return mean_of_defined(
+        [score(np.asarray(target) == class_index, prediction[:, class_index]) for class_index in np.unique(target)]
+    )
 
 
-def _binary_roc_auc(positive: Array, score: Array) -> Evaluator:
-    """Compute the weight of negatives below each positive, from one cumulative sum over the presorted negatives."""
+def _binary_roc_auc(positive: Array, score: Array) -> Smooth:
+    """Compute the weight of negatives below each positive, from one cumulative sum over the presorted negatives.
+
+    Source of the closed form: DeLong, DeLong and Clarke-Pearson (1988), Biometrics 44; by sorting: Sun and Xu (2014),
+    IEEE Signal Processing Letters 21.
+    """
     hits, misses = np.flatnonzero(positive), np.flatnonzero(~positive)
     misses = misses[np.argsort(score[misses], kind="stable")]
     # Sorted as well, so that the look-ups below read memory in order.
@@ -235,7 +261,21 @@ def _binary_roc_auc(positive: Array, score: Array) -> Evaluator:
         beaten = (below[under] + below[under_or_tied]) / 2 if has_ties else below[under]
         return float(won @ beaten / pairs)
 
-    return value
+    def influence(weight: Array) -> Array:
+        moved, area = np.full(len(score), np.nan), value(weight)
+        caught, missed = weight[hits].sum(), weight[misses].sum()
+        if np.isnan(area):
+            return moved
+        lost, won = np.r_[0.0, np.cumsum(weight[misses])], np.r_[0.0, np.cumsum(weight[hits])]
+        beaten = (lost[under] + lost[under_or_tied]) / 2
+        over = np.searchsorted(score[hits], score[misses], side="left")
+        over_or_tied = np.searchsorted(score[hits], score[misses], side="right")
+        beating = caught - (won[over] + won[over_or_tied]) / 2
+        moved[hits] = weight[hits] * (beaten / missed - area) * (len(score) / caught)
+        moved[misses] = weight[misses] * (beating / caught - area) * (len(score) / missed)
+        return moved
+
+    return Smooth(value, influence)
 
 
 def _binary_pr_auc(positive: Array, score: Array) -> Evaluator:

@@ -12,7 +12,15 @@ from typing import Protocol
 
 import numpy as np
 
-from models.metrics.evaluator import Array, Evaluator, weighted_mean
+from models.metrics.evaluator import (
+    Array,
+    Evaluator,
+    Smooth,
+    mean_of_defined,
+    ratio_influence,
+    smooth_if_all,
+    weighted_mean,
+)
 
 Prepare = Callable[[Array, Array], Evaluator]
 
@@ -52,18 +60,7 @@ def scaled_over_targets(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
 
 def over_labels(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
     """Return the mean over the labels for which a metric is defined (macro); NaN if it is for none."""
-
-    def several(target: Array, prediction: Array) -> Evaluator:
-        parts = _parts(prepare, target, prediction, len(outputs))
-
-        def value(weight: Array) -> float:
-            values = np.array([part(weight) for part in parts])
-            defined = values[~np.isnan(values)]
-            return float(defined.mean()) if len(defined) else float("nan")
-
-        return value
-
-    return several
+    return lambda target, prediction: mean_of_defined(_parts(prepare, target, prediction, len(outputs)))
 
 
 def exact_match(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
@@ -83,7 +80,7 @@ def f1_micro(target: Array, prediction: Array) -> Evaluator:
         highest = float(np.einsum("i,i->", total, weight))
         return float(np.einsum("i,i->", hits, weight)) / highest if highest > 0 else 0.0
 
-    return value
+    return Smooth(value, lambda weight: ratio_influence(hits, total, weight))
 
 
 def pinball(prepare: Prepare, outputs: Sequence[Output]) -> Prepare:
@@ -174,7 +171,12 @@ def output_figures(
 def _mean_of(prepare: Prepare, scales: Array) -> Prepare:
     def several(target: Array, prediction: Array) -> Evaluator:
         parts = _parts(prepare, target, prediction, len(scales))
-        return lambda weight: float(np.mean([part(weight) for part in parts] / scales))
+
+        def influence(weight: Array, smooth: Sequence[Smooth]) -> Array:
+            moved = [part.influence(weight) / scale for part, scale in zip(smooth, scales, strict=True)]
+            return np.asarray(np.mean(moved, axis=0))
+
+        return smooth_if_all(parts, lambda weight: float(np.mean([part(weight) for part in parts] / scales)), influence)
 
     return several
 

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from models.metrics.evaluator import Array, Evaluator, weighted_mean
+from models.metrics.evaluator import Array, Evaluator, Smooth, weighted_mean
 
 
 def mae(target: Array, prediction: Array) -> Evaluator:
@@ -22,7 +22,12 @@ def mae(target: Array, prediction: Array) -> Evaluator:
 def rmse(target: Array, prediction: Array) -> Evaluator:
     """Root of the mean squared error, in the target's unit."""
     mean = weighted_mean(_error(target, prediction) ** 2)
-    return lambda weight: math.sqrt(mean(weight))
+
+    def influence(weight: Array) -> Array:
+        root = math.sqrt(mean(weight))
+        return mean.influence(weight) / (2 * root) if root > 0 else np.zeros(len(weight))
+
+    return Smooth(lambda weight: math.sqrt(mean(weight)), influence)
 
 
 def r2(target: Array, prediction: Array) -> Evaluator:
@@ -37,7 +42,12 @@ def r2(target: Array, prediction: Array) -> Evaluator:
         spread = weighted_mean((truth - middle(weight)) ** 2)(weight)
         return 1 - error(weight) / spread if spread > 0 else float("nan")
 
-    return value
+    def influence(weight: Array) -> Array:
+        spread = weighted_mean((truth - middle(weight)) ** 2)
+        unexplained = 1 - value(weight)
+        return np.asarray((unexplained * spread.influence(weight) - error.influence(weight)) / spread(weight))
+
+    return Smooth(value, influence)
 
 
 def mape(target: Array, prediction: Array) -> Evaluator:
@@ -46,7 +56,7 @@ def mape(target: Array, prediction: Array) -> Evaluator:
     is_zero = truth == 0
     share = np.divide(np.abs(_error(target, prediction)), truth, out=np.zeros_like(truth), where=~is_zero)
     mean = weighted_mean(share)
-    return lambda weight: float("nan") if weight[is_zero].any() else mean(weight)
+    return Smooth(lambda weight: float("nan") if weight[is_zero].any() else mean(weight), mean.influence)
 
 
 def pinball(target: Array, prediction: Array, quantile: float) -> Evaluator:

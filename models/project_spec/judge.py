@@ -34,7 +34,10 @@ class Judge(SpecBlock):
     )
     confidence: float = Field(0.95, gt=0.5, lt=1, description="Of the interval of the gain.")
     resamples: Whole = Field(
-        1000, ge=100, le=1_000_000, description="Samples of the bootstrap; the time grows with them."
+        1000,
+        ge=100,
+        le=1_000_000,
+        description="Samples of the bootstrap; the time grows with them. Many independent rows need none.",
     )
     min_samples: Whole = Field(30, ge=1, description="No promotion with fewer test examples than this.")
     promotion: Literal["anyone", "loopline"] = Field(

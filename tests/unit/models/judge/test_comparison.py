@@ -185,3 +185,70 @@ def test_a_perfect_rank_of_few_positives_is_not_shown_to_beat_a_constant(positiv
     result = resample_models(METRICS["roc_auc"], target, models, 200)
     assert result.difference("baseline", Threshold(0.0, strict=True), 0.95).reached is reached
     assert result.estimate("baseline", 0.95).high == 0.5
+
+
+def ranked_case(rng, num=2200):
+    """Two equally good scores of a class of one in ten, which share most of what they know."""
+    target = (rng.random(num) < 0.1).astype(np.int64)
+    common = rng.normal(size=num) + 1.2 * target
+    return target, *(common + 0.7 * rng.normal(size=num) for _ in range(2))
+
+
+def heavy_case(rng):
+    """Two equally good predictions with rare large errors, at the fewest rows that a closed form takes in a slice."""
+    errors = np.abs(rng.standard_t(3, size=(2, 1000))) + rng.exponential(2, size=1000)
+    return np.zeros(1000), *errors
+
+
+@pytest.mark.parametrize(
+    ("metric", "case", "repeats"),
+    [
+        ("roc_auc", ranked_case, 120),
+        ("rmse", heavy_case, 400),
+        *(
+            pytest.param(*row, 3000, marks=pytest.mark.soak)
+            for row in (("roc_auc", ranked_case), ("mae", heavy_case), ("rmse", heavy_case))
+        ),
+    ],
+)
+def test_a_closed_form_holds_the_rates_of_the_bootstrap(metric, case, repeats):
+    rng, better, passed, estimates = np.random.default_rng(7), 0, 0, []
+    for repeat in range(repeats):
+        target, challenger, champion = case(rng)
+        models = {"challenger": challenger, "champion": champion}
+        result = resample_models(METRICS[metric], target, models, 1000, repeat, least_rows=1000)
+        better += result.difference("champion", Threshold(0.0, strict=True), 0.95).reached
+        margin = result.resolvable_loss("champion", 0.95)
+        passed += result.difference("champion", Threshold(-margin, strict=False), 0.95).reached
+        estimates.append(result.estimate("challenger", 0.95))
+    true = np.mean([estimate.value for estimate in estimates])
+    covered = np.mean([estimate.low <= true <= estimate.high for estimate in estimates])
+    assert better / repeats <= 0.045
+    assert passed / repeats >= 0.8
+    assert covered >= 0.91
+
+
+@pytest.mark.parametrize(
+    ("change", "is_closed"),
+    [
+        ({}, True),
+        ({"weights": np.random.default_rng(1).uniform(0.5, 2, 24_000)}, True),
+        ({"weights": np.r_[np.full(2000, 50.0), np.ones(22_000)]}, False),
+        ({"clusters": np.arange(24_000) // 2}, False),
+        ({"metric": METRICS["pr_auc"]}, False),
+        ({"least_rows": 30_000}, False),
+    ],
+)
+def test_a_closed_form_stands_for_resamples_of_many_rows_that_count_alike_and_are_apart(change, is_closed):
+    target, challenger, champion = ranked_case(np.random.default_rng(0), 24_000)
+    arguments = {"metric": METRICS["roc_auc"], "resamples": 100, **change}
+    result = resample_models(target=target, models={"challenger": challenger, "champion": champion}, **arguments)
+    means = [result.resampled[name].mean() == pytest.approx(value, abs=1e-12) for name, value in result.values.items()]
+    assert means == [is_closed, is_closed]
+
+
+def test_a_rare_class_of_many_rows_is_resampled():
+    target, challenger, champion = ranked_case(np.random.default_rng(0), 24_000)
+    rare = np.where(np.cumsum(target) <= 150, target, 0)
+    result = resample_models(METRICS["roc_auc"], rare, {"challenger": challenger, "champion": champion}, 100)
+    assert result.resampled["challenger"].mean() != pytest.approx(result.values["challenger"], abs=1e-12)
