@@ -96,6 +96,12 @@ def seasonal_lag(season: int, horizon: int) -> int:
     return season * -(-horizon // season)
 
 
+def seasonal_places(season: int | None, window: Window) -> list[int]:
+    """Return how many steps before its end a window holds the seasonal value of each horizon; empty if it lacks one."""
+    back = [seasonal_lag(season, ahead) - ahead for ahead in window.horizons] if season else []
+    return back if max(back, default=0) < window.length else []
+
+
 def fit_reference(
     series: SeriesValues, preparation: Preparation, season: int | None, metric: str = ""
 ) -> WindowReference | None:
@@ -113,8 +119,7 @@ def fit_reference(
     windows, target = _examples(series, preparation)
     data = WindowExamples.of(windows, target, column)
     levels = quantiles_of(preparation.outputs, metric)
-    back = [seasonal_lag(season, ahead) - ahead for ahead in window.horizons] if season else []
-    back = back if max(back, default=0) < window.length else []
+    back = seasonal_places(season, window)
     if window.reference == "last" or (window.reference == "auto" and len(target) < LEAST_EXAMPLES):
         best = WindowReference(kind="last", column=column, floor=data.floor)
     elif window.reference == "seasonal" and back:

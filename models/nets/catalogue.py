@@ -238,6 +238,16 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         defaults={"model.l2": 1.0},
         of_tables=("model.l2",),
     ),
+    "naive": CatalogueEntry(
+        "models.nets.linear:build_naive",
+        ("series",),
+        {},
+        by_descent=False,
+        unused=_OF_DESCENT | _OF_REFITS,
+        fit="models.training.linear:fit_naive",
+        modules=(),
+        no_gpu="a naive forecast takes a value of the window as it is",
+    ),
 }
 OWN_NET = CatalogueEntry(
     "",
@@ -270,7 +280,7 @@ _REFERENCES: dict[NetSort, CatalogueEntry] = {
 NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items()}
 FAMILIES = ("trees", "linear", "mlp")
 """What `auto` of a table chooses from, in the order in which a search tries them."""
-FAMILIES_OF: dict[Kind, tuple[str, ...]] = {"table": FAMILIES, "series": ("trees", "linear", "gru")}
+FAMILIES_OF: dict[Kind, tuple[str, ...]] = {"table": FAMILIES, "series": ("trees", "linear", "gru", "naive")}
 """The same for each kind of data that has a choice."""
 OF_TEXTS = "transformer"
 """A further family of tables with a declared text column: it reads the words, beside the linear scores of n-grams."""

@@ -62,6 +62,7 @@ class LinearWindow(nn.Module):
     def __init__(self, reference: NetReference, length: int, num_features: int, num_outputs: int) -> None:
         super().__init__()
         self.reference = reference
+        self.length = length
         self.weight = nn.Parameter(torch.zeros(num_outputs, length + MOVES * (num_features - 1) + 1))
         self.register_buffer("is_scaled", torch.tensor(False))
         numbers = [*(reference.log or ()), reference.factor, reference.shift]
@@ -96,10 +97,19 @@ def build(sizes: Sizes, l2: float = 1.0, iterations: int = 100) -> nn.Module:
 def _of_windows(sizes: Sizes) -> nn.Module:
     if sizes.reference is None:
         raise UsageError(
-            "model.net: linear continues the target's window, but data.window.reference is none, or the target no "
+            "model.net: this family continues the target's window, but data.window.reference is none, or the target no "
             "input: leave both as they are by default, or take another net"
         )
     return LinearWindow(sizes.reference, *sizes.window, sizes.num_outputs)
+
+
+def build_naive(sizes: Sizes) -> nn.Module:
+    """Build the naive forecast of series: a linear map of the window that takes one of its values as it is.
+
+    Raises:
+        UsageError: There is no reference forecast.
+    """
+    return _LINEAR[sizes.kind](sizes)
 
 
 _LINEAR: PerDataKind[Callable[[Sizes], nn.Module]] = {

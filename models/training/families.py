@@ -320,9 +320,9 @@ def _unlearnable(spec: Spec, net: str, *, is_choice: bool) -> _Misfit | None:
     if row_of(net).by_descent:
         return None
     if window is not None:
-        if net == "linear" and window.reference == "none":
+        if net in ("linear", "naive") and window.reference == "none":
             reason = "continues the window, but data.window.reference is none"
-            return _Misfit(f"model.net: linear {reason}: leave the reference out, or {TAKE_A_NET}", reason)
+            return _Misfit(f"model.net: {net} {reason}: leave the reference out, or {TAKE_A_NET}", reason)
         if loss is not None:
             of_named = f"train.loss: got {loss}, but {net} takes no own loss of series: {TAKE_A_NET}"
             return _Misfit(of_named, f"takes no own loss (train.loss) of series: {TAKE_A_NET}")

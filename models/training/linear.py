@@ -23,7 +23,7 @@ from torch import nn
 
 from models.data.feeds import spread_positions
 from models.data.preparation import Preparation
-from models.data.window_reference import MOST_EXAMPLES, WindowExamples, ridge
+from models.data.window_reference import MOST_EXAMPLES, WindowExamples, ridge, seasonal_places
 from models.errors import TrainingError, UsageError
 from models.files import storing
 from models.inputs.numeric.record import NumericInput
@@ -34,7 +34,7 @@ from models.metrics.ranking import groups_of
 from models.metrics.regression import sample_quantiles
 from models.nets.build import build_net, check_arguments
 from models.nets.catalogue import row_of
-from models.nets.linear import Linear, LinearWindow, build
+from models.nets.linear import Linear, LinearWindow, build, build_naive
 from models.nets.sizes import Sizes
 from models.project_spec.references import call
 from models.training.batches.example_set import ExampleSet
@@ -66,6 +66,16 @@ _TOLERANCE_GRADIENT = 1e-5
 _TOLERANCE_CHANGE = 1e-7
 
 
+def fit_naive(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingResult:
+    """Take the last value of a series or that of a season ago, whichever is better on validation.
+
+    Raises:
+        UsageError: There are arguments, or no reference forecast.
+        StoreError: The disk is full or cannot be written.
+    """
+    return _fit(job, report, restarts, _Family(build_naive, _naive_fits))
+
+
 def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingResult:
     """Fit the linear model of a table or of series to its minimum. Runs in one process.
 
@@ -77,10 +87,21 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
         TrainingError: The loss is not finite.
         StoreError: The disk is full or cannot be written.
     """
+    return _fit(job, report, restarts, _Family(build, _window_fits))
+
+
+class _Family(NamedTuple):
+    """The factory of a family's net, which declares its arguments, and the fits that are tried for series."""
+
+    build: Callable[..., nn.Module]
+    fits: Callable[[LinearWindow, ExampleSet, _Tried, RefitSettings | None], Iterator[_WindowFit]]
+
+
+def _fit(job: TrainingJob, report: Report, restarts: int, family: _Family) -> TrainingResult:
     reset_peak(CPU)
     start = time.perf_counter()
     preparation = Preparation.load(job.prepared)
-    check_arguments("linear", build, job.model.arguments, reserved=("sizes",))
+    check_arguments(job.model.net, family.build, job.model.arguments, reserved=("sizes",))
     l2, iterations = _settings(job.model.arguments, preparation.kind)
     train, validation = open_examples(job, preparation)
     metric = metric_of(job, preparation, job.project)
@@ -101,7 +122,7 @@ def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingR
         return [call(evaluate, metric.name, drawn) for drawn in without_blocks(len(validation))]
 
     if isinstance(net, LinearWindow):
-        fits = _window_fits(net, train, _Tried.of(preparation, metric.name, l2), job.refit)
+        fits = family.fits(net, train, _Tried.of(preparation, metric.name, l2), job.refit)
         chosen = _fit_windows(net, fits, job.direction, lambda: scored()[0].goal, goals)
         train_loss = _evaluate(net, train, losses.train)[1]
     else:
@@ -233,16 +254,19 @@ class _WindowFit(NamedTuple):
 
 
 class _Tried(NamedTuple):
-    """The penalties that are tried, the quantiles that are predicted (none: the mean), and the inputs."""
+    """What is tried: penalties, quantiles (none: the mean), the inputs, and how far back the seasonal values lie."""
 
     l2: list[float]
     levels: list[float]
     inputs: list[NumericInput]
+    back: list[int]
 
     @classmethod
     def of(cls, preparation: Preparation, metric: str, l2: list[float]) -> _Tried:
         """Return what is tried for the goal's metric."""
-        return cls(l2, quantiles_of(preparation.outputs, metric), preparation.numeric)
+        season = preparation.series.season if preparation.series else None
+        back = seasonal_places(season, preparation.required_window)
+        return cls(l2, quantiles_of(preparation.outputs, metric), preparation.numeric, back)
 
 
 def _window_fits(
@@ -253,18 +277,11 @@ def _window_fits(
     Where there are other columns, each is fitted without them too.
     """
     forecast, levels = net.reference.forecast, tried.levels
-    part = tried.inputs[forecast.column]
-    values = train.values().reshape(len(train), -1)[:, :: max(1, len(levels))]
-    target = (values - part.shift) / part.scale
-
-    def windows(positions: torch.Tensor) -> WindowExamples:
-        inputs = train.gather(positions)["series"].double().numpy()
-        return WindowExamples.of(inputs, target[positions.numpy()], forecast.column, forecast.floor)
-
+    windows = _examples_of(net, train, tried)
     forms = (False, True) if refit is None else (bool(refit.is_scaled),)
     for is_scaled in forms:
         gram: NDArray[np.float64] = np.zeros((net.weight.shape[1], net.weight.shape[1]))
-        moment: NDArray[np.float64] = np.zeros((net.weight.shape[1], target.shape[1]))
+        moment: NDArray[np.float64] = np.zeros((net.weight.shape[1], net.weight.shape[0] // max(1, len(levels))))
         for positions in torch.split(torch.arange(len(train)), LARGEST_PASS):
             some = windows(positions)
             inputs = some.inputs(is_scaled)
@@ -282,6 +299,40 @@ def _window_fits(
                 weights = np.repeat(weights, len(levels), axis=0)
                 weights[:, -1] += sample_quantiles(errors, levels)
             yield _WindowFit(torch.from_numpy(weights).float(), penalty, is_scaled, has_companions)
+
+
+def _naive_fits(
+    net: LinearWindow, train: ExampleSet, tried: _Tried, refit: RefitSettings | None
+) -> Iterator[_WindowFit]:
+    """Yield the last value, and where windows hold it the seasonal value, as maps with the weight 1 at that step."""
+    del refit
+    num_levels = max(1, len(tried.levels))
+    length, horizons = net.length, np.arange(net.weight.shape[0] // num_levels)
+    for back in [[], tried.back] if tried.back else [[]]:
+        weights = np.zeros((len(horizons), net.weight.shape[1]))
+        if back:
+            weights[horizons, length - 1 - np.array(back)] = 1.0
+        if tried.levels:
+            some = _examples_of(net, train, tried)(torch.from_numpy(spread_positions(len(train), MOST_EXAMPLES)))
+            update = {"kind": "linear", "weights": weights.ravel(), "is_scaled": False}
+            errors = some.errors(net.reference.forecast.model_copy(update=update))
+            weights = np.repeat(weights, num_levels, axis=0)
+            weights[:, -1] += sample_quantiles(errors, tried.levels)
+        yield _WindowFit(torch.from_numpy(weights).float(), 0.0, is_scaled=False, has_companions=False)
+
+
+def _examples_of(net: LinearWindow, train: ExampleSet, tried: _Tried) -> Callable[[torch.Tensor], WindowExamples]:
+    """Return what gives the examples at some positions."""
+    forecast = net.reference.forecast
+    part = tried.inputs[forecast.column]
+    values = train.values().reshape(len(train), -1)[:, :: max(1, len(tried.levels))]
+    target = (values - part.shift) / part.scale
+
+    def windows(positions: torch.Tensor) -> WindowExamples:
+        inputs = train.gather(positions)["series"].double().numpy()
+        return WindowExamples.of(inputs, target[positions.numpy()], forecast.column, forecast.floor)
+
+    return windows
 
 
 class _Losses(NamedTuple):

@@ -7,8 +7,11 @@ from safetensors.numpy import load_file
 from sklearn.linear_model import LogisticRegression, Ridge
 
 from models.data.encode import write_tensors
+from models.data.feeds import targets
 from models.data.preparation import Preparation
 from models.errors import UsageError
+from models.export.trained import validation_predictions
+from models.judge.held_out import baseline_of
 from models.project_spec.blocks import Model, Train
 from models.training import linear
 from models.training.batches.example_set import TableSet
@@ -132,6 +135,31 @@ def test_series_have_the_forecast_of_ridge_regression_on_the_window_less_its_end
     assert not load_file(series_job.folder / WEIGHTS_FILE)["is_scaled"]
     scale = Preparation.load(series_job.prepared).numeric[0].scale
     assert value == pytest.approx(np.abs(forecast - unseen.target).mean() * scale, rel=1e-3)
+
+
+@pytest.mark.parametrize("levels", [(), (0.1, 0.5, 0.9)])
+def test_a_naive_forecast_is_the_one_that_a_model_must_beat(run_prepare, make_spec, series, tmp_path, levels):
+    season = np.tile(np.random.default_rng(0).normal(size=24), 5) + np.random.default_rng(1).normal(0, 0.2, 120)
+    window, split = {"length": 30, "horizon": [1, 3], "season": 24}, {"by": "time", "column": "t"}
+    spec = make_spec(kind="series", window=window, split=split, **({"quantiles": list(levels)} if levels else {}))
+    prepared, preparation = run_prepare(series.set_column(1, "y", [season]), spec)
+    (tmp_path / "tensors").mkdir()
+    tensors = write_tensors(prepared, tmp_path / "tensors")
+    job = TrainingJob(
+        folder=tmp_path / "job",
+        prepared=prepared,
+        tensors={**tensors, "validation": tensors["test"]},
+        project=tmp_path,
+        model=Model(net="naive"),
+        train=Train(),
+        metric="pinball" if levels else "mae",
+        direction="minimize",
+    )
+    result, target = run_job(job), targets(prepared, "test")
+    baseline = baseline_of(prepared, preparation, target, job.metric)
+    forecast = validation_predictions(job, preparation, np.arange(len(target)))
+    np.testing.assert_allclose(forecast, baseline.prediction, atol=1e-5)
+    assert result.members == {}
 
 
 def test_a_refit_of_series_keeps_the_penalty_that_validation_chose(series_job, monkeypatch):
