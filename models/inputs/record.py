@@ -107,7 +107,7 @@ class TextRecord(InputRecord):
 class DerivedInput(InputRecord):
     """An input that stands beside that of its column, and is made of the same values: one number."""
 
-    form: Literal["derived"] = "derived"
+    form: Form = "derived"
     of: str
     rises: ClassVar[bool]
     """Whether it rises with the values of its column."""

@@ -15,12 +15,14 @@ from models.inputs.image.record import ImageInput
 from models.inputs.numeric.record import NumericInput
 from models.inputs.record import NUMBERS, TEXTS, InputRecord
 from models.inputs.score.record import ScoreInput
+from models.inputs.target_mean.record import TargetMeanInput
 from models.inputs.text.record import TextColumn
 
 RECORDS: dict[str, type[InputRecord]] = {
     "numeric": NumericInput,
     "gap": GapInput,
     "score": ScoreInput,
+    "target_mean": TargetMeanInput,
     "fitted": FittedInput,
     "categorical": CategoricalInput,
     "datetime": DatetimeInput,

@@ -72,6 +72,7 @@ ELSEWHERE: dict[str, str] = {
     "models/inputs/numeric/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
     "models/inputs/gap/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
     "models/inputs/score/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
+    "models/inputs/target_mean/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
     "models/inputs/categorical/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
     "models/inputs/datetime/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
     "models/inputs/fitted/record.py": "tests/unit/models/inputs/test_records.py: the records of all kinds",
@@ -89,6 +90,7 @@ ELSEWHERE: dict[str, str] = {
     "models/inputs/datetime/nodes.py": "tests/unit/models/inputs/datetime/test_rows.py: the same bits",
     "models/inputs/gap/nodes.py": "tests/unit/models/inputs/gap/test_rows.py: the same bits",
     "models/inputs/score/nodes.py": "tests/unit/models/inputs/score/test_rows.py: the same bits",
+    "models/inputs/target_mean/nodes.py": "tests/unit/models/inputs/target_mean/test_rows.py: the same bits",
     "models/inputs/kind_nodes.py": "tests/unit/models/export/test_preparation_graph.py: in a graph",
     "tasks/ranks/rank_pool.py": "tests/integration/test_rank_pool.py: needs processes",
 }

@@ -24,12 +24,17 @@ def fit_categorical(name: str, texts: pa.ChunkedArray, dtype: Dtype, features: F
     Raises:
         DataError: The column has no value at all.
     """
+    levels = most_frequent(texts, features.max_categories)
+    if not levels:
+        raise DataError(all_missing(name))
+    return CategoricalInput(name=name, categories=levels, dtype=dtype)
+
+
+def most_frequent(texts: pa.ChunkedArray, limit: int) -> list[str]:
+    """Return the most frequent texts, most frequent first (ties are ordered by name)."""
     counts = pc.value_counts(texts.drop_null())
     pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
-    ordered = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[: features.max_categories]
-    if not ordered:
-        raise DataError(all_missing(name))
-    return CategoricalInput(name=name, categories=[text for text, _ in ordered], dtype=dtype)
+    return [text for text, _ in sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:limit]]
 
 
 def names_each_row(texts: pa.ChunkedArray) -> bool:
@@ -40,9 +45,14 @@ def names_each_row(texts: pa.ChunkedArray) -> bool:
 
 def category_indices(column: pa.ChunkedArray, part: CategoryRecord) -> np.ndarray:
     """Return texts as int32 indices (rows,): 0 unseen or missing, i + 1 for `categories[i]`."""
-    places = pc.index_in(column, pa.array(part.categories, pa.string()), skip_nulls=True)
-    indices: np.ndarray = pc.fill_null(pc.add(places, 1), 0).to_numpy().astype(np.int32)
-    return indices
+    return level_codes(column, part.categories)
+
+
+def level_codes(column: pa.ChunkedArray, levels: Sequence[str]) -> np.ndarray:
+    """Return the number of each text among some levels, int32 (rows,), from 1 on; 0 for one that is none of them."""
+    places = pc.index_in(column, pa.array(levels, pa.string()), skip_nulls=True)
+    codes: np.ndarray = pc.fill_null(pc.add(places, 1), 0).to_numpy().astype(np.int32)
+    return codes
 
 
 def _guess(kind: pa.DataType) -> bool:

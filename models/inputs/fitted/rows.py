@@ -53,7 +53,7 @@ def _values(column: pa.ChunkedArray, part: FittedInput) -> pa.ChunkedArray:
     return pa.chunked_array([as_float64(column, part.name)])
 
 
-def _made(
+def _fitted_columns(
     parts: Sequence[FittedInput], inputs: Sequence[InputRecord], prepared: PreparedColumns, files: LearntFiles
 ) -> PreparedColumns:
     from models.fitted_features.fit import feature_values
@@ -72,5 +72,5 @@ ROWS = KindRows(
     fit=_fit,
     values=_values,
     encode=_encode,
-    made=_made,
+    made=_fitted_columns,
 )

@@ -68,7 +68,7 @@ def _values(column: pa.ChunkedArray, part: TextColumn) -> pa.ChunkedArray:
     return as_text(column)
 
 
-def _made(
+def _feature_columns(
     parts: Sequence[TextColumn], inputs: Sequence[InputRecord], prepared: PreparedColumns, files: LearntFiles
 ) -> PreparedColumns:
     from models.ngrams.fit import ngram_features
@@ -106,5 +106,5 @@ ROWS = KindRows(
     encode=_encode,
     reads=holds_texts,
     misfit=_misfit,
-    made=_made,
+    made=_feature_columns,
 )

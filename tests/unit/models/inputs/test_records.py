@@ -14,6 +14,7 @@ from models.inputs.numeric.record import NumericInput
 from models.inputs.record import InputRecord
 from models.inputs.records import RECORDS, in_order, owners, record_of
 from models.inputs.score.record import ScoreInput
+from models.inputs.target_mean.record import TargetMeanInput
 from models.inputs.text.record import TextColumn
 from models.project_spec.blocks import Image
 
@@ -21,6 +22,7 @@ EXAMPLES: list[InputRecord] = [
     NumericInput(name="n", fill=0.0, source="m", ahead=2),
     GapInput(name="g", of="n"),
     ScoreInput(name="s", of="n", knots=[0.0, 1.0], scores=[-1.0, 1.0]),
+    TargetMeanInput(name="m", of="c", levels=["u", "v"], values=[0.0, 1.0, -1.0]),
     FittedInput(name="f", fill=0.0),
     CategoricalInput(name="c", categories=["u", "v"]),
     DatetimeInput(name="d", cycles=["day", "week"], trend=True, low=0.0, high=1.0, shift=0.0, scale=1.0),
@@ -42,6 +44,7 @@ def test_each_kind_has_nodes_for_every_tensor_that_it_becomes_a_part_of() -> Non
         ("numeric",),
         ("numeric",),
         ("numeric",),
+        ("numeric",),
         ("categorical",),
         ("numeric",),
         ("numeric", "words"),
@@ -51,7 +54,7 @@ def test_each_kind_has_nodes_for_every_tensor_that_it_becomes_a_part_of() -> Non
 
 def test_inputs_stand_in_the_order_of_tensors_however_they_come() -> None:
     more = [EXAMPLES[0].model_copy(update={"name": "later"}), *EXAMPLES[::-1]]
-    assert [part.name for part in in_order(more)] == ["later", "n", "g", "s", "f", "c", "d", "t", "i"]
+    assert [part.name for part in in_order(more)] == ["later", "n", "g", "s", "m", "f", "c", "d", "t", "i"]
     preparation = Preparation(kind="table", task="binary", target=TargetEncoding(name="y"), inputs=more)
     assert preparation.inputs == in_order(more)
     changed = preparation.with_inputs("numeric", [EXAMPLES[0]])
@@ -64,9 +67,9 @@ def test_a_preparation_is_read_as_it_was_stored() -> None:
 
 
 def test_what_an_input_becomes_in_the_tensors() -> None:
-    assert [part.width for part in EXAMPLES] == [1, 1, 1, 1, 0, 5, 3, 0]
-    assert [part.cardinalities for part in EXAMPLES] == [(), (), (), (), (3,), (), (), ()]
-    assert [part.column for part in EXAMPLES] == ["m", "n", "n", "f", "c", "d", "t", "i"]
+    assert [part.width for part in EXAMPLES] == [1, 1, 1, 1, 1, 0, 5, 3, 0]
+    assert [part.cardinalities for part in EXAMPLES] == [(), (), (), (), (), (3,), (), (), ()]
+    assert [part.column for part in EXAMPLES] == ["m", "n", "n", "c", "f", "c", "d", "t", "i"]
 
 
 def test_a_kind_that_does_not_exist_is_refused_with_the_cure() -> None:
@@ -76,8 +79,8 @@ def test_a_kind_that_does_not_exist_is_refused_with_the_cure() -> None:
 
 def test_a_column_of_the_tensor_has_the_input_whose_change_moves_it() -> None:
     """Of two inputs of a kind: the columns of times stand cycle by cycle, not time by time."""
-    assert owners(EXAMPLES) == ["n", "g", "s", "f", "d", "d", "d", "d", "d", "t", "t", "t"]
-    times = [EXAMPLES[5].model_copy(update={"name": name}) for name in ("d", "e")]
+    assert owners(EXAMPLES) == ["n", "g", "s", "m", "f", "d", "d", "d", "d", "d", "t", "t", "t"]
+    times = [EXAMPLES[6].model_copy(update={"name": name}) for name in ("d", "e")]
     assert owners(times) == ["d", "d", "e", "e", "d", "d", "e", "e", "d", "e"]
     first, second = np.array([[0.2, 0.4]]), np.array([[0.2, 0.5]])
     moved = datetime_features(first, times) != datetime_features(second, times)

@@ -9,6 +9,7 @@ from models.inputs.fitted.record import FittedInput
 from models.inputs.gap.record import GapInput
 from models.inputs.numeric.record import NumericInput
 from models.inputs.score.record import ScoreInput
+from models.inputs.target_mean.record import TargetMeanInput
 from models.inputs.text.record import TextColumn
 from models.report.inputs import input_rows
 
@@ -16,6 +17,7 @@ INPUTS = [
     NumericInput(name="n", fill=0.0, shift=1.5, scale=2.0),
     GapInput(name="n is missing", of="n"),
     ScoreInput(name="rank of n", of="n", knots=[0.5, 90.0], scores=[-2.0, 2.0]),
+    TargetMeanInput(name="y by c", of="c", levels=["u", "v"], values=[0.0, 1.0, -1.0]),
     FittedInput(name="f", fill=0.0),
     CategoricalInput(name="c", categories=["u", "v"]),
     DatetimeInput(name="d", cycles=["day", "week"], trend=True, low=0.0, high=1.0, shift=0.0, scale=1.0),
@@ -34,6 +36,7 @@ def test_each_input_has_a_row_with_its_summary() -> None:
         "n": ("numeric", "centre 1.5, scale 2"),
         "n is missing": ("gap", "1 where n has no value"),
         "rank of n": ("score", "normal score of the rank of n, from 0.5 to 90"),
+        "y by c": ("target_mean", "mean of the target in each of 2 levels of c"),
         "f": ("fitted", "2 values of c; centre 0, scale 1"),
         "c": ("categorical", "2 categories"),
         "d": ("datetime", "day, week, trend"),

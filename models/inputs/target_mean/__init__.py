@@ -1,0 +1,1 @@
+"""Means of the target by categories of many levels, as inputs."""
