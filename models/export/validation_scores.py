@@ -15,9 +15,10 @@ from models.judge.baseline import trivial_baseline
 from models.kinds.task import TASKS, PerLink, refusal
 from models.metrics.metrics import METRICS, Metric, metric_of
 from models.metrics.outputs import Output
+from models.nets.catalogue import NAIVE
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
-from models.training.ensemble import combined, selected
+from models.training.ensemble import combined, selected, shrunk
 from models.training.job import TrainingJob
 from models.training.model_choice import as_array, decide
 from models.training.search_course import BLOCKS
@@ -53,7 +54,8 @@ def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) 
         scores[name] = side.scores(outputs[name], blocks)
     document = {"scores": scores, "constant": side.constant(), "weights": {}, "joined": None}
     document["joined_by"] = side.joined_by.name
-    return {**document, **_joined(outputs, side, blocks)} if is_joined else document
+    naive = [name for name, job in finished.items() if job.model.net == NAIVE]
+    return {**document, **_joined(outputs, side, blocks, naive)} if is_joined else document
 
 
 def validation_value(job: dict[str, Any]) -> float:
@@ -149,10 +151,14 @@ class _Validation:
             return [float("nan")] * len(weights)
 
 
-def _joined(outputs: dict[str, np.ndarray], side: _Validation, blocks: Sequence[np.ndarray]) -> dict[str, Any]:
+def _joined(
+    outputs: dict[str, np.ndarray], side: _Validation, blocks: Sequence[np.ndarray], naive: Sequence[str]
+) -> dict[str, Any]:
     if refusal(side.preparation.task, "ensemble") or len(outputs) < 2:
         return {}
     weights = selected(outputs, side.preparation.task, side.loss)
+    for fallback in naive:
+        weights = shrunk(weights, fallback, len(side.target))
     if len(weights) < 2:
         return {}
     mean = combined([outputs[name] for name in weights], list(weights.values()), side.preparation.task)

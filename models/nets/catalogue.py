@@ -284,6 +284,8 @@ FAMILIES_OF: dict[Kind, tuple[str, ...]] = {"table": FAMILIES, "series": ("trees
 """The same for each kind of data that has a choice."""
 OF_TEXTS = "transformer"
 """A further family of tables with a declared text column: it reads the words, beside the linear scores of n-grams."""
+NAIVE = "naive"
+"""The family of series whose forecast a model must beat; ensembles of few examples fall back on it."""
 ENSEMBLE = "ensemble"
 """The net of a model that a search joined from several families: see models/training/ensemble.py."""
 _DEFAULT: dict[Kind, str] = {"table": FAMILIES[0], "image": "cnn", "series": "trees", "text": "decoder"}

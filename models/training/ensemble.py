@@ -27,6 +27,10 @@ TURNS = 25
 """Turns of the selection, so that weights are multiples of 1/25."""
 LEAST_WEIGHT = 0.1
 """A member with less is left out: it would cost as much as the others at each answer."""
+CREDIBLE = 25
+"""Examples on which chosen weights count as much as equal ones."""
+LEAST_FALLBACK = 0.01
+"""A naive forecast with less is left out: it changes nothing."""
 TINY = float(np.finfo(np.float64).tiny)
 """Stands for a probability of zero, whose logarithm is not finite."""
 
@@ -132,6 +136,24 @@ def selected(outputs: Mapping[str, NDArray[np.float64]], task: Task, loss: Loss)
     shares = {name: chosen.count(index) / len(chosen) for index, name in enumerate(names)}
     large = {name: share for name, share in shares.items() if share >= LEAST_WEIGHT}
     return {name: share / sum(large.values()) for name, share in large.items()}
+
+
+def shrunk(weights: Mapping[str, float], fallback: str, num_examples: int) -> dict[str, float]:
+    """Return chosen weights drawn to equal ones, of the members and a naive forecast, as few examples chose them.
+
+    Of `n` examples the chosen weights count n / (n + `CREDIBLE`), equal ones the rest.
+    Source: Buehlmann (1967), ASTIN Bulletin 4(3), credibility; towards equal weights as Stock and Watson (2004),
+    Journal of Forecasting 23(6).
+
+    Args:
+        weights: Of `selected`.
+        fallback: The name of the naive forecast, a member or not.
+        num_examples: Validation examples that chose.
+    """
+    trust = num_examples / (num_examples + CREDIBLE)
+    names = list(dict.fromkeys([*weights, fallback]))
+    drawn = {name: trust * weights.get(name, 0.0) + (1 - trust) / len(names) for name in names}
+    return drawn if fallback in weights or drawn[fallback] >= LEAST_FALLBACK else dict(weights)
 
 
 def combined(outputs: Sequence[NDArray[np.float64]], weights: Sequence[float], task: Task) -> NDArray[np.float64]:

@@ -21,6 +21,7 @@ from models.training.ensemble import (
     members_of,
     output_of,
     selected,
+    shrunk,
     weights_of,
 )
 from models.training.job import FIRST_FIT, RESULT_FILE, InitialWeights, TrainingJob, TrainingResult, begun
@@ -91,6 +92,26 @@ def test_a_small_part_of_an_ensemble_is_left_out() -> None:
     outputs = {"good": target + rng.normal(size=(4000, 1)), "bad": target + 4.5 * rng.normal(size=(4000, 1))}
     assert 1 / 25 < 1 / (1 + 4.5**2) < LEAST_WEIGHT
     assert selected(outputs, "regression", squared(target)) == {"good": 1.0}
+
+
+def test_weights_that_few_examples_chose_are_nearer_to_equal_ones_and_fall_back() -> None:
+    drawn = shrunk({"gru": 0.84, "linear": 0.16}, "naive", 86)
+    assert drawn == pytest.approx({"gru": 0.726, "linear": 0.199, "naive": 0.075}, abs=1e-3)
+    assert shrunk({"gru": 1.0}, "naive", 10_000) == {"gru": 1.0}, "what changes nothing costs nothing"
+    assert shrunk({"naive": 1.0}, "naive", 20) == {"naive": 1.0}
+
+
+def test_no_ensemble_of_few_examples_is_without_bound_beside_its_naive_forecast() -> None:
+    """Ten validation examples prefer by chance the worse of two forecasts of a random walk."""
+    rng, losses = np.random.default_rng(0), {"chosen": 0.0, "drawn": 0.0}
+    for _ in range(200):
+        target = rng.normal(size=(210, 1))
+        outputs = {"net": rng.normal(0, 0.6, size=(210, 1)), "naive": np.zeros((210, 1))}
+        weights = selected({name: output[:10] for name, output in outputs.items()}, "regression", squared(target[:10]))
+        for name, mean in (("chosen", weights), ("drawn", shrunk(weights, "naive", 10))):
+            joined = combined([outputs[member][10:] for member in mean], list(mean.values()), "regression")
+            losses[name] += squared(target[10:])(joined)
+    assert losses["drawn"] < losses["chosen"]
 
 
 def test_a_loss_that_is_not_defined_is_the_worst() -> None:
