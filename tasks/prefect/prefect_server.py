@@ -53,7 +53,7 @@ WITHOUT_CATALOGUE = {
 }
 
 # What Prefect does with deployments, work pools and automations, of which there are none before the first start of the
-# platform. The server takes 2.3 CPU-s for a loop with them, and 1.5 without (prefect 3.8.8).
+# platform, whose server takes this one's place. A loop costs it 2.3 CPU-s with them, 1.5 without (prefect 3.8.8).
 WITHOUT_DEPLOYMENTS = {
     f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false"
     for service in ("FOREMAN", "LATE_RUNS", "SCHEDULER", "TRIGGERS")
@@ -213,6 +213,7 @@ def _serve(workspace: Workspace, for_good: bool) -> None:
 
     folder = workspace.state / "prefect"
     folder.mkdir(parents=True, exist_ok=True)
+    is_alone = not for_good and not workspace.platform.exists()
     lock = filelock.FileLock(folder / OWNER_LOCK, timeout=-1 if for_good else TURN_S)
     lease = PrefectServer(workspace).lease() if for_good else contextlib.nullcontext()
     with lease, contextlib.suppress(filelock.Timeout), lock:  # no lock: another server was first
@@ -220,7 +221,7 @@ def _serve(workspace: Workspace, for_good: bool) -> None:
         port = listener.getsockname()[1]
         os.environ |= {
             **({} if for_good else WITHOUT_CATALOGUE),
-            **({} if for_good or workspace.platform.exists() else WITHOUT_DEPLOYMENTS),
+            **(WITHOUT_DEPLOYMENTS if is_alone else {}),
             **os.environ,
             "PREFECT_API_URL": f"http://127.0.0.1:{port}/api",
             "PREFECT_SERVER_UI_API_URL": f"http://127.0.0.1:{port}/api",
@@ -228,7 +229,7 @@ def _serve(workspace: Workspace, for_good: bool) -> None:
             **server_access.server_environment(workspace, port),
         }
         write_json(folder / "server.json", {"port": port, "owner": processes.identity()})
-        _run(folder / "leases", listener)
+        _run(folder / "leases", listener, workspace.platform / "supervisor.json" if is_alone else None)
 
 
 class OwnPages:
@@ -257,7 +258,7 @@ class OwnPages:
 
 
 @collected_aside()  # also amid the imports: with a new database the start takes 5.4 instead of 6.6 CPU-s
-def _run(leases: Path, listener: socket.socket) -> None:
+def _run(leases: Path, listener: socket.socket, successor: Path | None) -> None:
     """Run Prefect's server on loopback; unlike `prefect server start`, it does not accept every Host header."""
     import uvicorn
     from prefect.server.api.server import create_app
@@ -273,23 +274,26 @@ def _run(leases: Path, listener: socket.socket) -> None:
         log_level=PREFECT_SERVER_LOGGING_LEVEL.value().lower(),
     )
     server = uvicorn.Server(config)
-    threading.Thread(target=_end_in_time, args=(leases, server), name="loopline-leases", daemon=True).start()
+    threading.Thread(target=_end_in_time, args=(leases, server, successor), name="loopline-leases", daemon=True).start()
     server.run(sockets=[listener])  # after SIGTERM it ends the process by that signal
 
 
-def _end_in_time(leases: Path, server: uvicorn.Server) -> None:
+def _end_in_time(leases: Path, server: uvicorn.Server, successor: Path | None = None) -> None:
     """End the server when no process needs it, and the process if the server's end takes longer than END_S."""
-    _watch(leases, server)
+    _watch(leases, server, successor)
     server.should_exit = True
     time.sleep(END_S)
     os._exit(1)
 
 
-def _watch(leases: Path, server: uvicorn.Server) -> None:
+def _watch(leases: Path, server: uvicorn.Server, successor: Path | None = None) -> None:
+    """Return once nobody needs the server, or once the file of a platform appears whose server waits to succeed it."""
     needed = time.monotonic()
     while time.monotonic() - needed < IDLE_S and not server.should_exit:
         time.sleep(OWNER_POLL_S)
         if not leases.parent.exists():  # the workspace was deleted: no process can find this server any more
+            return
+        if successor and successor.exists():  # a running loop repeats its requests meanwhile
             return
         if any(_holds(path) for path in leases.glob("*.json")):
             needed = time.monotonic()

@@ -113,6 +113,14 @@ def test_the_watch_ends_when_the_workspace_was_deleted(leases: Path, clock: Cloc
     assert clock.now == prefect_server.OWNER_POLL_S
 
 
+def test_the_watch_of_a_server_without_automations_ends_when_a_platform_is_up(leases: Path, clock: Clock) -> None:
+    platform = leases.parent / "supervisor.json"
+    platform.touch()
+    with PrefectServer(Workspace(leases.parents[2])).lease():
+        prefect_server._watch(leases, FakeServer(), platform)  # type: ignore[arg-type]
+    assert clock.now == prefect_server.OWNER_POLL_S
+
+
 def test_the_watch_ends_with_the_server(leases: Path, clock: Clock) -> None:
     watch_until_its_end(leases, FakeServer(ended=True))
     assert clock.now == 0
