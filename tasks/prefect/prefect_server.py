@@ -53,7 +53,7 @@ WITHOUT_CATALOGUE = {
 }
 
 # What Prefect does with deployments, work pools and automations, of which there are none before the first start of the
-# platform, whose server takes this one's place. A loop costs it 2.3 CPU-s with them, 1.5 without (prefect 3.8.8).
+# platform, whose server takes this one's place. A loop costs a server 2.3 CPU-s with them, 1.5 without (prefect 3.8.8).
 WITHOUT_DEPLOYMENTS = {
     f"PREFECT_SERVER_SERVICES_{service}_ENABLED": "false"
     for service in ("FOREMAN", "LATE_RUNS", "SCHEDULER", "TRIGGERS")
