@@ -3,17 +3,13 @@
 A quantile of series is the forecast of the ridge regression plus that quantile of the errors that it makes without the
 example (`models/data/window_reference.py`).
 
-The objective is convex, so there are no learning rate, no batches and no checkpoints: a fit that was killed begins
-again from zero and ends with the same bits. It holds the training rows in memory.
-Source: Nocedal and Wright, Numerical Optimization, algorithm 7.5; the penalty is scikit-learn's, with l2 = 1 / C.
+The objective is convex (`models/training/convex/fit.py`).
 """
 
 from __future__ import annotations
 
 import itertools
-import time
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple, cast
 
 import numpy as np
@@ -24,35 +20,21 @@ from torch import nn
 from models.data.feeds import spread_positions
 from models.data.preparation import Preparation
 from models.data.window_reference import MOST_EXAMPLES, WindowExamples, ridge, seasonal_places
-from models.errors import TrainingError, UsageError
-from models.files import storing
 from models.inputs.numeric.record import NumericInput
-from models.kinds.data_kind import Kind, PerDataKind
-from models.kinds.task import TASKS
-from models.metrics.metrics import metric_of, quantiles_of
-from models.metrics.ranking import groups_of
+from models.kinds.data_kind import PerDataKind
+from models.metrics.metrics import quantiles_of
 from models.metrics.regression import sample_quantiles
 from models.nets.build import build_net, check_arguments
-from models.nets.catalogue import row_of
 from models.nets.linear import Linear, LinearWindow, build, build_naive
 from models.nets.sizes import Sizes
-from models.project_spec.references import call
 from models.training.batches.example_set import ExampleSet
-from models.training.batches.examples import LARGEST_PASS, open_examples
-from models.training.checkpoints.finished import write_result
-from models.training.checkpoints.state import Progress
-from models.training.checkpoints.weights import save_weights
-from models.training.choices import cpu_despite_gpu
-from models.training.costs.counters import peak_memory_mb, reset_peak
-from models.training.costs.summary import of_epochs
-from models.training.job import WEIGHTS_FILE, EpochReport, RefitSettings, TrainingJob, TrainingResult
+from models.training.batches.examples import LARGEST_PASS
+from models.training.convex.fit import ConvexFit, evaluate, minimise, settings_of
+from models.training.job import RefitSettings, TrainingJob, TrainingResult
 from models.training.loop import Report
-from models.training.model_choice import ValidationScore, as_array, is_better, record, score
-from models.training.optimisation.listwise import listwise_loss
-from models.training.optimisation.losses import Loss, make_loss, predictions
-from models.training.search_course import jackknife_error, without_blocks
+from models.training.model_choice import is_better
+from models.training.search_course import jackknife_error
 
-CPU = torch.device("cpu")
 _PENALTY = 1.0
 _PENALTIES: PerDataKind[Sequence[float]] = {
     "table": (_PENALTY,),
@@ -61,9 +43,6 @@ _PENALTIES: PerDataKind[Sequence[float]] = {
     "text": (_PENALTY,),
 }
 """Values of `l2` that are tried if the spec has none; of series in units of the mean variance of the inputs."""
-_HISTORY = 10
-_TOLERANCE_GRADIENT = 1e-5
-_TOLERANCE_CHANGE = 1e-7
 
 
 def fit_naive(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingResult:
@@ -98,115 +77,18 @@ class _Family(NamedTuple):
 
 
 def _fit(job: TrainingJob, report: Report, restarts: int, family: _Family) -> TrainingResult:
-    reset_peak(CPU)
-    start = time.perf_counter()
-    preparation = Preparation.load(job.prepared)
+    fit = ConvexFit.open(job)
     check_arguments(job.model.net, family.build, job.model.arguments, reserved=("sizes",))
-    l2, iterations = _settings(job.model.arguments, preparation.kind)
-    train, validation = open_examples(job, preparation)
-    metric = metric_of(job, preparation, job.project)
-    net = build_net(job.model, Sizes.of(preparation, job.model.net), job.project)
+    l2, iterations = settings_of(job.model.arguments, _PENALTIES[fit.preparation.kind])
+    net = build_net(job.model, Sizes.of(fit.preparation, job.model.net), job.project)
     chosen: dict[str, Any] = {}
-    losses_of = _group_losses if TASKS[preparation.task].is_grouped else _losses
-    losses = losses_of(job, preparation, metric.name, (train, validation))
-
-    def scored() -> tuple[ValidationScore, float]:
-        output, val_loss = _evaluate(net, validation, losses.validation, losses.largest_pass)
-        examples = (validation.values(), predictions(output, preparation), as_array(validation.weights()))
-        return call(score, metric.name, metric, preparation.task, *examples), val_loss
-
-    def goals() -> list[float]:
-        output, _ = _evaluate(net, validation, losses.validation, losses.largest_pass)
-        weights = as_array(validation.weights())
-        evaluate = metric.weighted(validation.values(), predictions(output, preparation), weights)
-        return [call(evaluate, metric.name, drawn) for drawn in without_blocks(len(validation))]
-
     if isinstance(net, LinearWindow):
-        fits = family.fits(net, train, _Tried.of(preparation, metric.name, l2), job.refit)
-        chosen = _fit_windows(net, fits, job.direction, lambda: scored()[0].goal, goals)
-        train_loss = _evaluate(net, train, losses.train)[1]
+        fits = family.fits(net, fit.train, _Tried.of(fit.preparation, fit.metric.name, l2), job.refit)
+        chosen = _fit_windows(net, fits, job.direction, lambda: fit.scored(net)[0].goal, lambda: fit.goals(net))
+        train_loss = evaluate(net, fit.train, fit.losses.train)[1]
     else:
-        train_loss = _minimise(cast("Linear", net), train, losses.train, l2[0], iterations)
-    latest, val_loss = scored()
-    values = {"train_loss": train_loss, "val_loss": val_loss, **latest.values(metric.name)}
-    progress = _progress(time.perf_counter() - start, len(train), values)
-    record(progress, latest, job.direction, 1)
-    pruned = not report(EpochReport(epoch=1, epochs=1, values=progress.history[0]))
-    return write_result(
-        job,
-        progress,
-        weights=WEIGHTS_FILE,
-        weights_sha256=_save(net, job.folder),
-        num_parameters=sum(parameter.numel() for parameter in net.parameters()),
-        restarts=restarts,
-        pruned=pruned,
-        costs=of_epochs(progress.history, "cpu"),
-        environment={**_environment(len(train), len(validation)), **chosen},
-    )
-
-
-def _save(net: nn.Module, folder: Path) -> str:
-    """Write the net's weights into a job's folder; return their hash."""
-    with storing(folder):
-        folder.mkdir(parents=True, exist_ok=True)
-    return save_weights(folder / WEIGHTS_FILE, net.state_dict())
-
-
-def _environment(num_train: int, num_validation: int) -> dict[str, Any]:
-    return {
-        "torch": str(torch.__version__),
-        "chosen": cpu_despite_gpu(row_of("linear").no_gpu),
-        "threads": torch.get_num_threads(),
-        "train_examples": num_train,
-        "validation_examples": num_validation,
-    }
-
-
-def _progress(seconds: float, num_train: int, losses: dict[str, float]) -> Progress:
-    """Return the progress of a finished fit: one epoch."""
-    values = {
-        **losses,
-        "samples_per_s": num_train / max(seconds, 1e-9),
-        "device_s": seconds,
-        "peak_memory_mb": peak_memory_mb(CPU),
-    }
-    return Progress(epoch=1, step=1, history=[values], seconds=seconds)
-
-
-def _settings(arguments: dict[str, Any], kind: Kind) -> tuple[list[float], int]:
-    """Return the penalties that are tried, and the iterations."""
-    l2, iterations = arguments.get("l2", _PENALTY), arguments.get("iterations", 100)
-    for name, value, lowest in (("l2", l2, 0), ("iterations", iterations, 1)):
-        if not isinstance(value, (int, float)) or isinstance(value, bool) or value < lowest:
-            raise UsageError(f"model.arguments.{name}: got {value!r}, expected a number of at least {lowest}")
-    return [float(l2)] if "l2" in arguments else list(_PENALTIES[kind]), int(iterations)
-
-
-def _minimise(net: Linear, train: ExampleSet, loss: Loss, l2: float, iterations: int) -> float:
-    """Fit the weights to the mean loss and `l2 / 2n` times their squares; return the mean loss of the training rows."""
-    positions = torch.arange(len(train))
-    inputs, target, weight = train.inputs(), train.gather_target(positions), train.gather_weight(positions)
-    optimiser = torch.optim.LBFGS(
-        net.parameters(),
-        max_iter=iterations,
-        history_size=_HISTORY,
-        tolerance_grad=_TOLERANCE_GRADIENT,
-        tolerance_change=_TOLERANCE_CHANGE,
-        line_search_fn="strong_wolfe",
-    )
-
-    def objective() -> torch.Tensor:
-        optimiser.zero_grad()
-        total = (loss(net(**inputs), target, weight) + l2 / 2 * net.penalty()) / len(train)
-        total.backward()  # type: ignore[no-untyped-call]
-        return total
-
-    optimiser.step(objective)  # type: ignore[no-untyped-call]
-    with torch.no_grad():
-        mean = float(loss(net(**inputs), target, weight)) / train.total_weight
-    if not torch.tensor(mean).isfinite():
-        raise TrainingError(f"train_loss is not finite after the fit: got {mean}: look at the data, or raise model.l2")
-    return mean
+        train_loss = minimise(cast("Linear", net), fit.train, fit.losses.train, l2[0], iterations)
+    return fit.finish(net, fit.scored(net), train_loss, chosen, report, restarts)
 
 
 def _fit_windows(
@@ -227,15 +109,15 @@ def _fit_windows(
         reached = goal()
         if fit.has_companions not in bests or is_better(reached, bests[fit.has_companions][1], direction):
             bests[fit.has_companions] = fit, reached
-    best, *others = (bests[form][0] for form in sorted(bests))
-    for other in others:
+    best, *alternatives = (bests[form][0] for form in sorted(bests))
+    for alternative in alternatives:
         without = {}
-        for fit in (best, other):
+        for fit in (best, alternative):
             net.load_state_dict(fit.state)
             without[fit.has_companions] = np.array(goals())
         lead = (1 if direction == "maximize" else -1) * (bests[True][1] - bests[False][1])
         if lead > jackknife_error(without[True] - without[False]):
-            best = other
+            best = alternative
     net.load_state_dict(best.state)
     return {"l2": best.l2, "is_scaled": best.is_scaled, "has_companions": best.has_companions}
 
@@ -333,37 +215,3 @@ def _examples_of(net: LinearWindow, train: ExampleSet, tried: _Tried) -> Callabl
         return WindowExamples.of(inputs, target[positions.numpy()], forecast.column, forecast.floor)
 
     return windows
-
-
-class _Losses(NamedTuple):
-    """The loss of the training and of the validation examples, and the most examples of a pass."""
-
-    train: Loss
-    validation: Loss
-    largest_pass: int = LARGEST_PASS
-
-
-def _losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequence[ExampleSet]) -> _Losses:
-    settings = job.train.model_copy(update={"label_smoothing": 0.0})
-    targets, weights = sides[0].targets(), sides[0].weights()
-    loss = make_loss(preparation, settings, metric, targets, job.project, weights)
-    return _Losses(loss, loss)
-
-
-def _group_losses(job: TrainingJob, preparation: Preparation, metric: str, sides: Sequence[ExampleSet]) -> _Losses:
-    """Return the losses of a ranking, which take all examples at once; a loss of the user's own is one of rows."""
-    if job.train.loss is not None:
-        own = _losses(job, preparation, metric, sides)
-        return _Losses(own.train, own.validation, len(sides[1]))
-    train, validation = (listwise_loss(torch.from_numpy(groups_of(side.values()))) for side in sides)
-    return _Losses(train, validation, len(sides[1]))
-
-
-@torch.no_grad()
-def _evaluate(net: nn.Module, examples: ExampleSet, loss: Loss, size: int = LARGEST_PASS) -> tuple[torch.Tensor, float]:
-    """Return the outputs (examples, num_outputs) and the mean loss, from passes of `size` examples."""
-    outputs, total = [], 0.0
-    for positions in torch.split(torch.arange(len(examples)), size):
-        outputs.append(net(**examples.gather(positions)))
-        total += float(loss(outputs[-1], examples.gather_target(positions), examples.gather_weight(positions)))
-    return torch.cat(outputs), total / examples.total_weight

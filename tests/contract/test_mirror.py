@@ -6,6 +6,7 @@ import pytest
 
 # Module -> where it is tested instead. An entry whose mirror exists fails: take it off the list.
 ELSEWHERE: dict[str, str] = {
+    "models/training/convex/fit.py": "tests/unit/models/training/test_linear.py: the fit of linear models",
     "models/estimators/agreement.py": "tests/unit/models/estimators/test_probe.py: what the probe compares by",
     "models/export/feature_nodes.py": "tests/unit/models/export/test_trees.py: what trees read",
     "models/inputs/tree_ensemble.py": "tests/unit/models/export/test_trees.py: the trees of LightGBM",

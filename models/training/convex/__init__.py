@@ -1,0 +1,1 @@
+"""Convex models: fitted to their minimum over all training rows, by L-BFGS."""
