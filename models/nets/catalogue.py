@@ -139,6 +139,14 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.stages": Dimension(low=2, high=3, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.5),
         },
+        defaults={
+            "train.lr": 1e-3,
+            "train.weight_decay": 1e-2,
+            "train.patience": 10,
+            "model.width": 32,
+            "model.stages": 2,
+            "model.dropout": 0.25,
+        },
         shared_by=(),
     ),
     "gru": CatalogueEntry(
@@ -248,6 +256,16 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         modules=(),
         no_gpu="a naive forecast takes a value of the window as it is",
     ),
+    "descriptors": CatalogueEntry(
+        "models.nets.descriptors:build",
+        ("image",),
+        {},
+        by_descent=False,
+        unused=_OF_DESCENT,
+        fit="models.training.convex.descriptors:fit_descriptors",
+        modules=(),
+        no_gpu="a linear model is fitted by few passes over all rows, in one process",
+    ),
 }
 OWN_NET = CatalogueEntry(
     "",
@@ -280,7 +298,11 @@ _REFERENCES: dict[NetSort, CatalogueEntry] = {
 NETS: dict[str, str] = {name: net.reference for name, net in CATALOGUE.items()}
 FAMILIES = ("trees", "linear", "mlp")
 """What `auto` of a table chooses from, in the order in which a search tries them."""
-FAMILIES_OF: dict[Kind, tuple[str, ...]] = {"table": FAMILIES, "series": ("trees", "linear", "gru", "naive")}
+FAMILIES_OF: dict[Kind, tuple[str, ...]] = {
+    "table": FAMILIES,
+    "series": ("trees", "linear", "gru", "naive"),
+    "image": ("descriptors", "cnn"),
+}
 """The same for each kind of data that has a choice."""
 OF_TEXTS = "transformer"
 """A further family of tables with a declared text column: it reads the words, beside the linear scores of n-grams."""

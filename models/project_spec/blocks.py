@@ -39,11 +39,11 @@ Parallel = Literal["ddp", "fsdp", "hsdp", "tp", "pp", "ddp+tp", "fsdp+tp", "ddp+
 
 
 class Model(SpecBlock):
-    """The architecture: tabm, mlp, cnn, gru, lstm, transformer, decoder, trees, linear, or a reference."""
+    """The architecture: tabm, mlp, cnn, gru, lstm, transformer, decoder, trees, linear, descriptors, or a reference."""
 
     net: Reference = Field(
         "auto",
-        description="auto: the search chooses (tables, series), cnn (images), decoder (text). A reference, in quotes, "
+        description="auto: the search chooses (tables, series, images), decoder (text). A reference, in quotes, "
         "names an estimator (`sklearn.ensemble:ExtraTreesClassifier`), a row of your own (`./boosted.py:FAMILY`) or "
         "your own torch net (`./net.py:Net`).",
     )

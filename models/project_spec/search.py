@@ -95,12 +95,13 @@ class Search(SpecBlock):
         min_length=1,
         description="What `model.net: auto` chooses from, first tried first: ready nets (trees, linear, mlp, tabm, "
         "transformer, gru) and references, such as `xgboost:XGBClassifier`. Default: trees, linear, mlp for a table, "
-        "and transformer if `data.features.kinds` declares a text; trees, linear, gru for a series.",
+        "and transformer if `data.features.kinds` declares a text; trees, linear, gru for a series; descriptors, cnn "
+        "for images.",
     )
     ensemble: bool = Field(
         True,
         description="Where `model.net: auto` chooses between families: join the best models, at most two a family (of "
-        "a series one), to a weighted mean, if that is better on validation. false: one model alone.",
+        "a series or images one), to a weighted mean, if that is better on validation. false: one model alone.",
     )
     space: dict[str, Dimension] | None = Field(
         None,

@@ -155,9 +155,9 @@ class SearchSpace:
 def families_of(spec: Spec) -> tuple[str, ...]:
     """Return the nets that the search may choose, the first one first: one for a named net, several for `auto`.
 
-    `auto` of a table or a series takes the families of `search.families` (default: all) that have the spec's arguments
-    and searched keys; methods that need gradient descent, such as `train.pretrain`, leave only nets trained by it. To
-    begin with an alias, such as the champion, is none of them: it may be of any family.
+    `auto` of a table, a series or images takes the families of `search.families` (default: all) that have the spec's
+    arguments and searched keys; methods that need gradient descent, such as `train.pretrain`, leave only nets trained
+    by it. To begin with an alias, such as the champion, is none of them: it may be of any family.
 
     Raises:
         UsageError: The net does not exist, no family fits, or one that `search.families` names does not fit.
@@ -170,8 +170,8 @@ def families_of(spec: Spec) -> tuple[str, ...]:
     if not is_auto(spec):
         if names:
             raise UsageError(
-                f"search.families: is for `model.net: auto` of a table or a series, got {spec.model.net} of kind "
-                f"{spec.data.kind}: drop it"
+                f"search.families: is for `model.net: auto` of a table, a series or images, got {spec.model.net} of "
+                f"kind {spec.data.kind}: drop it"
             )
         net = net_name(spec.model.net, spec.data.kind)
         if misfit := _unlearnable(spec, net, is_choice=False):
@@ -270,8 +270,8 @@ def _apart(space: SearchSpace) -> SearchSpace:
     families = {}
     for net, family in space.families.items():
         forms = {path: (dim.choices, dim.log, dim.integer) for path, dim in family.dimensions.items()}
-        others = [path for path, form in forms.items() if first.setdefault(path, form) != form]
-        families[net] = replace(family, names={path: f"{path} of {space.names[net]}" for path in others})
+        renamed = [path for path, form in forms.items() if first.setdefault(path, form) != form]
+        families[net] = replace(family, names={path: f"{path} of {space.names[net]}" for path in renamed})
     return replace(space, families=families)
 
 

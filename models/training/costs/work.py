@@ -27,7 +27,7 @@ def work_s(result: TrainingResult, num_inputs: int) -> float:
     """Return the work of a finished job.
 
     What learns by rounds: rounds x models x (rows x inputs); what learns in one go: as if by so many rounds; nets:
-    floating point operations and steps; the linear net: rows x inputs.
+    floating point operations and steps; linear models: rows x inputs, or what they make of these.
 
     Args:
         result: The result of the job.
@@ -41,7 +41,8 @@ def work_s(result: TrainingResult, num_inputs: int) -> float:
         return _START_S + counted * (models * (_ROUND_S + rows * num_inputs * _SPLIT_S))
     steps = float(result.environment.get("steps_per_epoch", 0)) * len(result.epochs)
     flops = (result.costs or Costs()).flops or 0.0
-    return _START_S + (epochs_s(flops, steps) if steps else rows * num_inputs * _FIT_S)
+    num_features = int(result.environment.get("num_features", num_inputs))
+    return _START_S + (epochs_s(flops, steps) if steps else rows * num_features * _FIT_S)
 
 
 def _rounds_of_one_fit(parameters: Mapping[str, Any], rows: float) -> float:
