@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Collection
+from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -10,6 +12,8 @@ import pyarrow as pa
 from models.inputs.categorical.rows import MIN_ROWS_OF_IDENTITY
 from models.inputs.types import is_text
 
+LEAST_DENSITY = 0.25
+"""Least share of the pairs of a unit and a time that have a row, for a table of units over time."""
 NAMED, BEHAVES = "an id: every row has another value", "an id: every row has another value, in the file's order"
 _ID_WORDS = re.compile(r"ids?|uuid|guid|key|pk|index|idx|no|nr|number|rownames?|row|sku|unnamed")
 _ID_ENDINGS = re.compile(
@@ -55,12 +59,60 @@ def id_reason(name: str, column: pa.ChunkedArray, num_values: int) -> str | None
     return BEHAVES if is_ordered and not _has_word(name, _TIME_WORDS) else None
 
 
+class Panel(NamedTuple):
+    """The columns of a table of units over time: of each unit and each time there is one row."""
+
+    unit: str
+    time: str
+
+
+def panel_of(table: pa.Table, targets: Collection[str]) -> Panel | None:
+    """Return the columns of units and times of a table that has several rows of each unit; None for another table.
+
+    Times are dates, or whole numbers that are named as times, such as a year. No two rows of a unit have the same time,
+    and several units share a time.
+    """
+    for time in [*times_of_rows(table), *numbered_times(table)]:
+        moments = _ranks(table.column(time))
+        for field in table.schema:
+            column = table.column(field.name)
+            may_name = is_text(field.type) or pa.types.is_integer(field.type)
+            if not may_name or field.name in (*targets, time) or column.null_count:
+                continue
+            units = _ranks(column)
+            num_units, num_times = units.max(initial=0) + 1, moments.max(initial=0) + 1
+            is_dense = LEAST_DENSITY * num_units * num_times <= table.num_rows
+            is_repeated = 1 < num_units <= table.num_rows / 2 and 1 < num_times <= table.num_rows / 2
+            if is_dense and is_repeated and len(np.unique(units * num_times + moments)) == table.num_rows:
+                return Panel(field.name, time)
+    return None
+
+
+def numbered_times(table: pa.Table) -> list[str]:
+    """Return the columns of whole numbers that are named as times, such as a year, and have no missing value."""
+    fields = [field for field in table.schema if pa.types.is_integer(field.type)]
+    names = [field.name for field in fields if _has_word(field.name, _TIME_WORDS)]
+    return [name for name in names if not table.column(name).null_count and not _has_word(name, _FACT_WORDS)]
+
+
+def is_date(table: pa.Table, name: str) -> bool:
+    """Return whether a column is of dates or times."""
+    kind = table.schema.field(name).type
+    return bool(pa.types.is_timestamp(kind) or pa.types.is_date(kind))
+
+
+def _ranks(column: pa.ChunkedArray) -> np.ndarray:
+    """Return a number for each different value, int64 (rows,)."""
+    ranks: np.ndarray = column.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
+    return ranks
+
+
 def times_of_rows(table: pa.Table) -> list[str]:
     """Return the columns of dates that may say when a row came, those in the order of the file first.
 
     A date of birth, of hiring or of expiry is none: rows of the future do not lie behind it.
     """
-    times = [field.name for field in table.schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)]
+    times = [name for name in table.column_names if is_date(table, name)]
     times = [name for name in times if not table.column(name).null_count and not _has_word(name, _FACT_WORDS)]
     return sorted(times, key=lambda name: not _is_ascending(table.column(name)))
 

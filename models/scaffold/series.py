@@ -12,6 +12,7 @@ from models.data.window_reference import seasons_of
 from models.errors import DataError
 from models.inputs.types import is_number, is_text
 from models.project_spec.window import Window
+from models.scaffold.roles import is_date, numbered_times
 
 FEWEST_STEPS = 60
 """Fewer steps leave too few windows for validation and test."""
@@ -44,7 +45,7 @@ def recognise(table: pa.Table, target: str) -> SeriesShape | None:
     Each series has at least `FEWEST_STEPS` steps on average, and few steps are missing. A table with several columns of
     times is none.
     """
-    times = [field.name for field in table.schema if pa.types.is_timestamp(field.type) or pa.types.is_date(field.type)]
+    times = [name for name in table.column_names if is_date(table, name)] or numbered_times(table)[:1]
     column = table.column(target)
     if len(times) != 1 or target in times or not is_number(column.type) or pc.count_distinct(column).as_py() <= 2:
         return None

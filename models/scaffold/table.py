@@ -18,8 +18,9 @@ from models.inputs.rows import kind_of_texts
 from models.inputs.types import as_text, is_text
 from models.kinds.task import PerTask, Task
 from models.project_spec.blocks import Data
+from models.scaffold.dates import FILE, SOURCE, formats_of, with_dates
 from models.scaffold.expectations import expectation_lines, yaml_text, yaml_value
-from models.scaffold.roles import BEHAVES, id_reason, times_of_rows
+from models.scaffold.roles import BEHAVES, Panel, id_reason, is_date, panel_of, times_of_rows
 from models.scaffold.series import SeriesShape, recognise
 from models.scaffold.text_forms import TextForm, is_number_name, is_useless_as_text, text_forms
 from models.sources.read import read_source
@@ -41,7 +42,13 @@ _MAX_SLICE = 10
 _FEWEST_TIMES = 10
 
 
-def guess_spec(path: Path, name: str, target: str | None = None, source: str | None = None) -> str:
+def guess_spec(
+    path: Path,
+    name: str,
+    target: str | None = None,
+    source: str | None = None,
+    formats: Mapping[str, str] | None = None,
+) -> str:
     """Return the text of a valid `project.yaml` for a file, with comments.
 
     Args:
@@ -49,12 +56,15 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         name: The project's name.
         target: The column to predict, or several separated by commas; default: `guess_target`.
         source: The value of `data.source`; default: the path.
+        formats: The columns of texts that the written source reads as dates (`models/scaffold/dates.py`).
 
     Raises:
         DataError: The file cannot be read, or the target is of a type that cannot be predicted.
         UsageError: The target does not exist, or has no values to learn.
     """
-    table = read_source(path)
+    formats = formats or {}
+    table = with_dates(read_source(path), formats)
+    source = SOURCE if formats else source
     target = target or guess_target(table)
     targets = _target_names(target, table.column_names)
     data = Data(source=source or str(path), target=targets if len(targets) > 1 else targets[0])
@@ -70,11 +80,14 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
     is_forecast = len(targets) == 1 and answered.num_rows >= TARGET_PRESENT * table.num_rows
     shape = guess.series(table, target) if is_forecast else None
     drop, inputs = _inputs(table, roles, kinds, forms)
-    time = None if shape or group else _split_time(table, inputs)
+    panel = None if shape or group else panel_of(table, targets)
+    time = None if shape or group else _split_time(table, inputs, panel)
+    dates = [time] if time and is_date(table, time) else []
     if not inputs and not shape:
         raise UsageError(_no_inputs(path, target, drop))
     lines = [
         f"# {table.num_rows} rows, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
+        *(f"# {FILE} reads {yaml_text(column)} as dates of the form {form}." for column, form in formats.items()),
         *_doubt_lines(table, data, forms, drop),
         f"name: {name}",
         "",
@@ -83,8 +96,8 @@ def guess_spec(path: Path, name: str, target: str | None = None, source: str | N
         f"  target: {yaml_value(targets) if len(targets) > 1 else yaml_text(target)}",
         *([] if shape else [f"  task: {task}  # {guess.why(answered.select(targets))}"]),
         *([] if shape or group else _unlabelled_lines(table.num_rows - answered.num_rows, table.num_rows)),
-        *(_series_lines(shape) if shape else _split_lines(time, guess.split, group)),
-        *_feature_lines(drop, {} if shape else {**kinds, **({time: "datetime"} if time else {})}),
+        *(_series_lines(shape) if shape else _split_lines(time, guess.split, group, panel)),
+        *_feature_lines(drop, {} if shape else {**kinds, **dict.fromkeys(dates, "datetime")}),
         *expectation_lines(table, inputs, targets[0]),
         "",
         *guess.goal_lines(answered.column(targets[0])),
@@ -153,6 +166,8 @@ def _doubt_lines(table: pa.Table, data: Data, forms: Mapping[str, TextForm], dro
         is_what = "it is left out" if name in drop else "each value is a category"
         yield f"# Column {yaml_text(name)} is text, so {is_what}, though they look like {example}{but}:"
         yield "#   a source of your own (`source: ./data.py:load`) can make them what they are."
+        if form.kind == "dates" and len(formats_of(table.column(name))) > 1:
+            yield "#   No value says whether the day or the month comes first, so no order was guessed."
     for message in alike_classes(table, data):
         yield f"# {message[0].upper()}{message[1:]}."
 
@@ -251,15 +266,23 @@ def _unlabelled_lines(num_unanswered: int, num_rows: int) -> Iterator[str]:
         yield "  unlabelled: true"
 
 
-def _split_time(table: pa.Table, inputs: Sequence[str]) -> str | None:
+def _split_time(table: pa.Table, inputs: Sequence[str], panel: Panel | None) -> str | None:
     """Return the column of times to split by: there are other inputs, and it has enough values and none is missing."""
-    times = [name for name in times_of_rows(table) if _num_values(table.column(name)) >= _FEWEST_TIMES]
+    named = [panel.time] if panel else []
+    times = [name for name in [*named, *times_of_rows(table)] if _num_values(table.column(name)) >= _FEWEST_TIMES]
     return times[0] if times and set(inputs) - {times[0]} else None
 
 
-def _split_lines(time: str | None, split: str, group: str | None) -> Iterator[str]:
+def _split_lines(time: str | None, split: str, group: str | None, panel: Panel | None) -> Iterator[str]:
     if group:
         yield f"  split: {{by: group, column: {yaml_text(group)}}}"
+    elif panel:
+        unit, moment = yaml_text(panel.unit), yaml_text(panel.time)
+        yield f"  # Each {unit} has rows over {moment}. Split at random, a row is tested beside rows of its own that"
+        yield "  # were learnt, which flatters the model. By time it predicts the future of what it knows; by group"
+        yield f"  # (`{{by: group, column: {unit}}}`) what it does not know."
+        by, column = ("time", moment) if time else ("group", unit)
+        yield f"  split: {{by: {by}, column: {column}}}"
     elif time:
         yield f"  # If the model will predict the future, keep this; else say `by: {split}`."
         yield f"  split: {{by: time, column: {yaml_text(time)}}}"

@@ -10,6 +10,7 @@ from models.errors import UsageError
 from models.files import SPEC_FILE, replacing_folder, write_text
 from models.project_spec.blocks import NAME_PATTERN
 from models.project_spec.reader import read_spec
+from models.scaffold.dates import FILE, date_formats, loader
 from models.scaffold.net import net_lines, search_lines
 from models.scaffold.table import guess_spec, guess_target
 from models.scaffold.text import guess_text_spec, is_text
@@ -66,12 +67,15 @@ def make_project(
         raise UsageError(f"--target: {data} is text, whose every character is predicted: leave it out")
     if is_text(data) and net:
         raise UsageError(f"--net: {data} is text, whose first spec names a net: leave it out, then change model.net")
-    text = guess_text_spec(data, name, source) if is_text(data) else guess_spec(data, name, target, source)
+    formats = {} if is_text(data) else date_formats(read_source(data))
+    text = guess_text_spec(data, name, source) if is_text(data) else guess_spec(data, name, target, source, formats)
     target_line = f"Target: `{target}`" if target else "A language model of its characters"
     with replacing_folder(folder) as temporary:
         if copied:
             shutil.copyfile(data, temporary / data.name)
         write_text(temporary / SPEC_FILE, text)
+        if formats:
+            write_text(temporary / FILE, loader(source, formats))
         write_text(temporary / "README.md", README.format(name=name, source=source, target=target_line))
         read_spec(temporary / SPEC_FILE, (), f"{folder / SPEC_FILE}")
         if net is not None:

@@ -1,0 +1,84 @@
+"""Dates in words become dates by a source that `new` writes; an order that no value tells is not guessed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+
+from models.scaffold.dates import date_formats, loader, with_dates
+from models.scaffold.table import guess_spec
+
+DAYS = np.arange("2000-01-01", "2000-07-01", dtype="datetime64[D]")
+FORMS = ["%b %d %Y", "%B %d, %Y", "%d.%m.%Y", "%d %B %Y", "%d-%b-%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d"]
+
+
+def written(form: str, days: np.ndarray = DAYS) -> pa.Table:
+    return pa.table({"day": [day.item().strftime(form) for day in days], "y": np.arange(len(days)) % 7})
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_dates_in_words_are_read_as_the_dates_that_they_are(form: str) -> None:
+    table = written(form)
+    days = with_dates(table, date_formats(table)).column("day").to_numpy()
+    np.testing.assert_array_equal(days.astype("datetime64[D]"), DAYS)
+
+
+def test_an_order_that_no_value_tells_is_not_guessed(tmp_path: Path) -> None:
+    firsts = DAYS[[day.item().day <= 12 for day in DAYS]]
+    assert date_formats(written("%d/%m/%Y", firsts)) == {}
+    table = written("%d/%m/%Y", firsts).append_column("x", pa.array(np.sin(np.arange(len(firsts)))))
+    pyarrow.csv.write_csv(table, tmp_path / "rows.csv")
+    assert "No value says whether the day or the month comes first" in guess_spec(tmp_path / "rows.csv", "a", "y")
+
+
+@pytest.mark.parametrize("text", ["soon", "31.31.2000"])
+def test_a_column_with_another_text_is_no_column_of_dates(text: str) -> None:
+    assert date_formats(pa.table({"day": [*written("%d.%m.%Y").column("day").to_pylist(), text]})) == {}
+
+
+def test_the_written_source_reads_what_the_first_spec_was_guessed_from(tmp_path: Path) -> None:
+    table = written("%b %d %Y")
+    pyarrow.csv.write_csv(table, tmp_path / "rows.csv")
+    formats = date_formats(table)
+    module: dict[str, object] = {}
+    exec(loader("rows.csv", formats), module)
+    read = module["load"](tmp_path, pyarrow.csv.read_csv)  # type: ignore[operator]
+    assert read.equals(with_dates(table, formats))
+    spec = guess_spec(tmp_path / "rows.csv", "a", "y", "rows.csv", formats)
+    assert 'source: "./data.py:load"' in spec
+    assert "kind: series" in spec
+
+
+def panel(years: range, units: int, time: str = "year") -> pa.Table:
+    rng = np.random.default_rng(0)
+    unit, year = (part.ravel() for part in np.meshgrid([f"u{index}" for index in range(units)], [*years]))
+    order = rng.permutation(len(unit))
+    numbers = rng.normal(size=(2, len(unit)))
+    return pa.table({"unit": unit[order], time: year[order], "size": numbers[0], "y": numbers[1]})
+
+
+@pytest.mark.parametrize(
+    ("table", "expected"),
+    [
+        (panel(range(1980, 2021), 30), "split: {by: time, column: year}"),
+        (panel(range(2000, 2005), 40), "split: {by: group, column: unit}"),
+        (panel(range(1900, 2000), 6), "series_key: unit"),
+        (panel(range(1980, 2021), 30, "score"), "split: {by: random}"),
+    ],
+    ids=["by time", "few years", "a forecast", "no time"],
+)
+def test_rows_of_units_over_years_are_not_split_at_random(tmp_path: Path, table: pa.Table, expected: str) -> None:
+    pyarrow.csv.write_csv(table, tmp_path / "rows.csv")
+    spec = guess_spec(tmp_path / "rows.csv", "a", "y")
+    assert expected in spec
+    assert ("Each unit has rows over year." in spec) == ("{by: time" in expected or "{by: group" in expected)
+
+
+def test_a_series_of_years_is_a_forecast(tmp_path: Path) -> None:
+    years = np.arange(1700, 1990)
+    pyarrow.csv.write_csv(pa.table({"year": years, "y": np.sin(years) * 5}), tmp_path / "rows.csv")
+    assert "kind: series" in guess_spec(tmp_path / "rows.csv", "a", "y")
