@@ -33,6 +33,9 @@ NUM_FOLDS = 4
 MOST_SCORES = 50
 """With more classes or targets, texts have topics alone: a score for each would be too many features."""
 INVERSE_PENALTY = 4.0
+"""Of more than two classes, of which a fit takes seconds, and where a class is missing without the first fold."""
+INVERSE_PENALTIES = (0.25, 1.0, 4.0, 16.0)
+"""Of two classes and of numbers: the first fold chooses. Source: measured, docs/decisions/0103."""
 _BATCH = 4096
 
 
@@ -168,28 +171,47 @@ def _scores(weighted: csr_matrix, target: np.ndarray, is_class: bool, folds: np.
     num_texts, num_terms = weighted.shape
     if num_scores > MOST_SCORES or (is_class and len(classes) < 2):
         return _Scores(np.zeros((num_texts, 0)), {}, (np.zeros((num_terms, 0)), np.zeros(0)))
+    penalty = _inverse_penalty(weighted, target, is_class, folds == 0, weight)
     out_of_fold, is_scored = np.zeros((num_texts, num_scores)), np.zeros(num_texts, dtype=bool)
     of_fold = {}
     for fold in range(NUM_FOLDS):
         is_left_out, seen = folds == fold, (folds != fold) & counts
         if seen.any() and (not is_class or len(np.unique(target[seen])) == len(classes)):
-            of_fold[fold] = map_, bias = _linear(weighted[seen], target[seen], is_class, weight[seen])
+            of_fold[fold] = map_, bias = _linear(weighted[seen], target[seen], is_class, weight[seen], penalty)
             out_of_fold[is_left_out], is_scored[is_left_out] = weighted[is_left_out] @ map_ + bias, True
     usual = out_of_fold[is_scored].mean(axis=0) if is_scored.any() else np.zeros(num_scores)
     out_of_fold[~is_scored] = usual
     of_fold = {fold: (np.zeros((num_terms, num_scores)), usual) for fold in range(NUM_FOLDS)} | of_fold
-    return _Scores(out_of_fold, of_fold, _linear(weighted[counts], target[counts], is_class, weight[counts]))
+    return _Scores(out_of_fold, of_fold, _linear(weighted[counts], target[counts], is_class, weight[counts], penalty))
 
 
-def _linear(weighted: csr_matrix, target: np.ndarray, is_class: bool, weight: np.ndarray) -> Linear:
-    """Return a regularised linear model."""
+def _inverse_penalty(
+    weighted: csr_matrix, target: np.ndarray, is_class: bool, is_left_out: np.ndarray, weight: np.ndarray
+) -> float:
+    """Return the inverse penalty with which a model of the other texts has the least loss on those left out."""
+    seen, judged = ~is_left_out & (weight > 0), is_left_out & (weight > 0)
+    num_classes = [len(np.unique(target[rows])) for rows in (weight > 0, seen)] if is_class else [2, 2]
+    if num_classes != [2, 2] or not seen.any() or not judged.any():
+        return INVERSE_PENALTY
+    losses = []
+    for penalty in INVERSE_PENALTIES:
+        map_, bias = _linear(weighted[seen], target[seen], is_class, weight[seen], penalty)
+        predicted = (weighted[judged] @ map_ + bias).reshape(target[judged].shape)
+        loss = np.logaddexp(0, predicted) - (target[judged] == target.max()) * predicted
+        loss = loss if is_class else ((predicted - target[judged]) / _spread(target)) ** 2
+        losses.append(np.average(loss, axis=0, weights=weight[judged]).sum())
+    return INVERSE_PENALTIES[int(np.argmin(losses))]
+
+
+def _linear(weighted: csr_matrix, target: np.ndarray, is_class: bool, weight: np.ndarray, penalty: float) -> Linear:
+    """Return a regularised linear model; `penalty` is the inverse one."""
     from sklearn.linear_model import LogisticRegression, Ridge
 
     halves = weighted / np.sqrt(2)
     if is_class:
-        model = LogisticRegression(C=INVERSE_PENALTY, max_iter=200).fit(halves, target, weight)
+        model = LogisticRegression(C=penalty, max_iter=200).fit(halves, target, weight)
     else:
-        model = Ridge(alpha=1 / INVERSE_PENALTY, random_state=0).fit(halves, target, weight)
+        model = Ridge(alpha=1 / penalty, random_state=0).fit(halves, target, weight)
     return np.atleast_2d(model.coef_).T / np.sqrt(2), np.atleast_1d(model.intercept_)
 
 

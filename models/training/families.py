@@ -31,6 +31,10 @@ from models.training.tree_parameters import check_parameter, is_parameter
 TAKE_A_NET = "take a net, such as gru"
 """The cure for what trees on series do not do."""
 EPOCHS = "train.epochs"
+FEWEST_FOR_WORDS = 20_000
+"""Training rows from which `auto` tries the net that reads words: so many texts n-grams learn from, and no more."""
+TEXTS_PATIENCE = 1
+"""Trials without an improvement after which a search ends where texts are all inputs: scores leave little to tune."""
 # Steps of a net's training that the validation score may stop earlier; a small table is seen at most 60 times.
 _STEPS, _MOST_EPOCHS = 3000, 60
 # The bounds of a batch that is smaller for a small table; the largest is the usual batch.
@@ -76,10 +80,14 @@ class Family:
 
 @dataclass(frozen=True)
 class SearchSpace:
-    """A space for each family, by its net, in the order in which they are tried; a named net is one family."""
+    """A space for each family, by its net, in the order in which they are tried; a named net is one family.
+
+    `patience`: trials without an improvement after which the search ends, if that is not the usual number.
+    """
 
     families: Mapping[str, Family]
     is_auto: bool
+    patience: int | None = None
 
     @property
     def is_choice(self) -> bool:
@@ -216,7 +224,12 @@ def is_auto(spec: Spec) -> bool:
 
 
 def search_space(
-    spec: Spec, start: InitialWeights | None = None, num_train: int = 0, metric: str = "", base: Path = Path()
+    spec: Spec,
+    start: InitialWeights | None = None,
+    num_train: int = 0,
+    metric: str = "",
+    base: Path = Path(),
+    is_of_texts: bool = False,
 ) -> SearchSpace:
     """Return the space of a search: the spec's own, or the default space of each family.
 
@@ -226,8 +239,11 @@ def search_space(
         num_train: Training examples, from which a net's default number of epochs follows: about 3,000 steps.
         metric: Short name of the goal's metric: of the absolute error, trees search their objective too.
         base: The folder of the spec, from which the files of references start.
+        is_of_texts: Whether columns of texts are all inputs: each family then has one trial before they are compared.
     """
     nets = families_of(spec)
+    if num_train and start is None and not spec.search.families and num_train < FEWEST_FOR_WORDS:
+        nets = tuple(net for net in nets if net != OF_TEXTS) or nets
     set_paths = {f"train.{name}" for name in spec.train.model_fields_set}
     set_paths |= {f"model.{name}" for name in spec.model.arguments}
     set_paths |= set() if metric == "mae" and spec.train.loss is None else {OBJECTIVE}
@@ -248,8 +264,9 @@ def search_space(
             defaults |= {f"model.{name}": value for name, value in start.arguments(net).items()}
         defaults_left = {path: value for path, value in defaults.items() if path not in left_out}
         epochs = passes.get(EPOCHS, 0) if EPOCHS in defaults_left else 0
-        families[net] = Family(dimensions, defaults_left, family.starts if is_table else (), epochs=epochs)
-    return _apart(SearchSpace(families, is_auto(spec)))
+        starts = family.starts if is_table and not is_of_texts else ()
+        families[net] = Family(dimensions, defaults_left, starts, epochs=epochs)
+    return _apart(SearchSpace(families, is_auto(spec), TEXTS_PATIENCE if is_of_texts and len(nets) > 1 else None))
 
 
 def _usual_space(space: Mapping[str, Dimension], is_fixed: bool) -> dict[str, Dimension]:

@@ -96,7 +96,8 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
             start = begin(loop, inputs, families_of(loop.spec))
             metric = metric_of(loop.spec.goal, preparation, loop.project.folder)
             num_train = preparation.rows["train"]
-            space = search_space(loop.spec, start, num_train, metric.name, base)
+            is_of_texts = len(preparation.texts) == len(preparation.inputs) > 0
+            space = search_space(loop.spec, start, num_train, metric.name, base, is_of_texts)
             if space.dimensions:
                 with optuna_study.reaching_studies(loop.confirm):
                     return _Search(loop, inputs, folder, start, space, metric).run()
@@ -232,7 +233,7 @@ class _Search:
         is_first = self._position < len(first_trials) and self._spec.budget_s is None
         if left_s(trials, self._budget_s(trials), first_trials[self._position][NET] if is_first else None) <= 0:
             return True
-        patience = self._spec.patience or (PATIENCE if is_choice else None)
+        patience = self._spec.patience or self._space.patience or (PATIENCE if is_choice else None)
         tolerance = TOLERANCE * self._first_round.gain
         return patience is not None and is_stalled(trials, self._direction, patience, tolerance, len(first_trials))
 

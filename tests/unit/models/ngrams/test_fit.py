@@ -108,3 +108,16 @@ def test_a_text_of_weight_0_teaches_no_score(is_class):
     labels = np.concatenate([LABELS, 1 - LABELS])
     features = fit_ngrams(texts, labels if is_class else labels.astype(float), is_class, weight=weight)[1]
     assert np.corrcoef(features[: len(TEXTS), 0], LABELS)[0, 1] > 0.7
+
+
+def test_a_left_out_fold_chooses_how_far_a_number_is_told_from_words(monkeypatch):
+    """Of three hundred texts of random words a loose model knows the training rows by heart."""
+    random = np.random.default_rng(3)
+    texts = [" ".join(random.choice(WORDS, 12)) + f" rare{row // 2}" for row in range(900)]
+    amounts = np.array([text.count(WORDS[0]) + random.normal(0, 2) for text in texts])
+    correlations = []
+    for penalties in (fit.INVERSE_PENALTIES, (16.0,)):
+        monkeypatch.setattr(fit, "INVERSE_PENALTIES", penalties)
+        model, _ = fit_ngrams(texts[:300], amounts[:300], is_class=False)
+        correlations.append(np.corrcoef(ngram_features(model, texts[300:])[:, 0], amounts[300:])[0, 1])
+    assert correlations[0] > correlations[1] + 0.03

@@ -147,7 +147,8 @@ def test_a_net_has_no_more_epochs_than_the_budget_has_time_for_but_at_least_five
     ]
     assert epochs == [60, 60, 20, 5]
     assert space.within(10.0, {"mlp": 0.5}).families["trees"] == space.families["trees"]
-    texts = search_space(spec_of(data=TEXTS), num_train=200).within(10.0, {"transformer": 9})
+    named = spec_of(data=TEXTS, search={"families": ["trees", "transformer"]})
+    texts = search_space(named, num_train=200).within(10.0, {"transformer": 9})
     assert texts.settings({"model.net": "transformer"})["train.epochs"] == 2
 
 
@@ -297,3 +298,23 @@ def test_what_the_spec_sets_is_not_searched_for_unless_it_asks() -> None:
 def test_a_declared_text_that_is_no_input_adds_no_family(features: dict[str, Any], reads_words: bool) -> None:
     data = {**TEXTS, "features": {"kinds": {"note": "text"}, **features}}
     assert ("transformer" in families_of(spec_of(data=data))) == reads_words
+
+
+@pytest.mark.parametrize(
+    ("num_train", "families", "reads_words"),
+    [(19_999, None, False), (20_000, None, True), (100, ["trees", "transformer"], True)],
+)
+def test_words_are_read_where_n_grams_do_not_learn_from_all_texts_or_where_the_spec_says_so(
+    num_train: int, families: list[str] | None, reads_words: bool
+) -> None:
+    data = {"source": "x", "target": "y", "features": {"kinds": {"note": "text"}}}
+    space = search_space(spec_of(data=data, search={"families": families}), num_train=num_train)
+    assert ("transformer" in space.families) == reads_words
+
+
+def test_texts_alone_leave_little_to_tune() -> None:
+    spec = spec_of(data={"source": "x", "target": "y", "features": {"kinds": {"note": "text"}}})
+    space = search_space(spec, num_train=1000, is_of_texts=True)
+    assert space.patience == 1
+    assert not [start for net in space.families for start in space.starts(net)]
+    assert search_space(spec, num_train=1000).patience is None
