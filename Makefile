@@ -63,8 +63,8 @@ bench: setup  ## figures against bare scripts; printed and kept under .loopline/
 bench-gpu: setup  ## what the engine does on a GPU: speed, memory, bits and starts in tables; needs a GPU
 	$(BIN)/python -m tests.bench.gpu $(PARTS)
 
-bench-quality: setup  ## the defaults against other tools on 33 open data sets; MINUTES=8 measures a piece, the next goes on
-	$(BIN)/python -m tests.bench.quality $(if $(MINUTES),--minutes $(MINUTES))
+bench-quality: setup  ## the defaults against other tools on open data sets; MINUTES=8 measures a piece, the next goes on; HALF=once
+	$(BIN)/python -m tests.bench.quality $(if $(MINUTES),--minutes $(MINUTES)) $(if $(HALF),--half $(HALF)) $(OPTIONS)
 
 up: setup  ## the platform: servers, worker, pages; `loopline down` ends it
 	$(BIN)/loopline up

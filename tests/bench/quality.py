@@ -1,9 +1,10 @@
 """Loopline's defaults beside peers untouched, on the same splits: the goal on the test rows, and CPU-seconds.
 
-    python -m tests.bench.quality [--seeds 5] [--minutes 8] [CASE...]
+    python -m tests.bench.quality [--seeds 5] [--minutes 8] [--half building] [CASE...]
 
 `make bench-quality`. The scores are appended to `tests/bench/quality.jsonl`, and what stands there is not measured
 again, so it can be run in pieces; delete the file to measure anew. At the end docs/reference/quality.md is written.
+The half of the data sets that is looked at once is measured with `--half once` alone, when all is done.
 
 Each contestant has a process of its own. Loopline runs the steps ingest, prepare, search and train; the checks of the
 data, the export and the registry are left out, since no peer has them.
@@ -19,16 +20,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from tests.bench.quality_data import CASES, Case, read
-from tests.bench.quality_peers import PEERS, Sides
+from tests.bench.quality_case import Case
+from tests.bench.quality_data import CASES, read
+from tests.bench.quality_peers import PEERS
 from tests.bench.quality_process import OURS, RESULT, SPLIT, TASK, Result, Task
+from tests.bench.quality_sides import Sides
 from tests.bench.quality_table import PAGE, ROOT, Score, append, page, scores
 
 SPEC = """\
@@ -48,23 +51,39 @@ def main() -> None:
     parser.add_argument("cases", nargs="*", help="short names of data sets; default: all")
     parser.add_argument("--seeds", type=int, default=5)
     parser.add_argument("--minutes", type=float, default=float("inf"), help="no data set begins later")
+    parser.add_argument("--half", choices=["building", "once"], default="building", help="see quality_case.py")
+    parser.add_argument("--peers", nargs="*", help="names of peers; default: all. Loopline is measured all the same")
     parser.add_argument("--autogluon", default="", help="Python of an environment that has it: quality_autogluon.py")
+    parser.add_argument("--statsmodels", default="", help="Python of an environment that has it: quality_forecasts.py")
     options = parser.parse_args()
     until = time.monotonic() + 60 * options.minutes
-    names = [OURS, *PEERS, *(["AutoGluon"] if options.autogluon else [])]
+    pythons = {"": "ours", "autogluon": options.autogluon, "statsmodels": options.statsmodels}
     with tempfile.TemporaryDirectory(prefix="loopline-quality-") as folder:
         for seed in range(options.seeds):
             for case in CASES:
                 named = not options.cases or case.short in options.cases
                 known = {score.contestant for score in scores() if (score.case, score.seed) == (case.short, seed)}
-                missing = [name for name in names if name not in known]
-                if named and missing and time.monotonic() < until:
+                missing = [name for name in _contestants(case, options.peers, pythons) if name not in known]
+                is_chosen = named and case.half == options.half
+                if is_chosen and missing and time.monotonic() < until:
                     place = Path(folder) / f"{case.short}-{seed}"
-                    measure(case, seed, place, Path(folder) / "sources", missing, options.autogluon)
+                    measure(case, seed, place, Path(folder) / "sources", missing, pythons)
     PAGE.write_text(page(scores()))
 
 
-def measure(case: Case, seed: int, place: Path, sources: Path, missing: Sequence[str], autogluon: str) -> None:
+def _contestants(case: Case, peers: Sequence[str] | None, pythons: Mapping[str, str]) -> list[str]:
+    """Return Loopline, and the peers that take the data and whose environment is there."""
+    chosen = [
+        name
+        for name, peer in PEERS.items()
+        if peer.takes(case) and pythons[peer.python] and (peers is None or name in peers)
+    ]
+    return [OURS, *chosen]
+
+
+def measure(
+    case: Case, seed: int, place: Path, sources: Path, missing: Sequence[str], pythons: Mapping[str, str]
+) -> None:
     """Append the score of each missing contestant on one data set and one split; the split is Loopline's."""
     frame = read(case, sources)
     project = place / "projects" / "t"
@@ -76,7 +95,7 @@ def measure(case: Case, seed: int, place: Path, sources: Path, missing: Sequence
         append(_score(case, seed, OURS, ours))
     known = (case.short, seed, OURS)
     limit_s = next((score.cpu_s for score in scores() if (score.case, score.seed, score.contestant) == known), 0.0)
-    task = Task(case, _sides(case, frame, place, limit_s), autogluon)
+    task = Task(case, _sides(case, frame, place, limit_s), pythons)
     for name in missing:
         if name != OURS:
             append(_score(case, seed, name, _run(place / "peers" / name, name, task)))

@@ -10,19 +10,21 @@ only split.
 from __future__ import annotations
 
 import gc
+import math
 import os
 import pickle
+import resource
 import sys
 import time
-from functools import partial
+from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     import pandas as pd
 
-    from tests.bench.quality_data import Case
-    from tests.bench.quality_peers import Sides
+    from tests.bench.quality_case import Case
+    from tests.bench.quality_sides import Sides
 
 OURS = "Loopline"
 SPLIT = "split"
@@ -30,11 +32,11 @@ TASK, RESULT = "task.pkl", "result.pkl"
 
 
 class Task(NamedTuple):
-    """What a contestant gets: the case, the sides of a peer, and the Python that has AutoGluon."""
+    """What a contestant gets: the case, the sides of a peer, and the Pythons of the peers' own environments."""
 
     case: Case
     sides: Sides | None = None
-    autogluon: str = ""
+    pythons: Mapping[str, str] = {}
 
 
 class Result(NamedTuple):
@@ -89,18 +91,19 @@ def value(case: Case, target: pd.Series, predicted: Any) -> float:
 
 
 def _peer(name: str, task: Task) -> Result:
-    from tests.bench.quality_peers import IMPORTS, PEERS, autogluon
+    from tests.bench.quality_peers import PEERS
 
     if task.sides is None:
         raise ValueError(f"{TASK}: a peer needs the sides of the split")
-    for module in IMPORTS.get(name, ()):
+    peer, sides = PEERS[name], task.sides
+    for module in peer.imports:
         __import__(module)
-    fit = PEERS.get(name) or partial(autogluon, task.autogluon)
+    if task.case.is_image and sides.limit_s:
+        limit_s = math.ceil(cpu_s() + sides.limit_s)
+        resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
     begun = time.process_time()
-    predicted = fit(task.case, task.sides)
-    part_s, spent = time.process_time() - begun if name in IMPORTS else 0.0, cpu_s()
-    if predicted is None:
-        return Result(None, spent)
+    predicted = peer.fit(task.case, sides._replace(python=task.pythons.get(peer.python, "")))
+    part_s, spent = time.process_time() - begun if peer.imports else 0.0, cpu_s()
     return Result(value(task.case, task.sides.targets["test"], predicted), spent, part_s)
 
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.bench.quality_data import CASES
+from tests.bench.quality_peers import PEERS
 from tests.bench.quality_table import OURS, PAGE, Gain, Score, append, gain_over_best, page, scores
 
 ONCE = "b44da83fc954c9a85470c266dbc4e422ac13eb91035ca647873ff60292644032"
@@ -36,6 +37,14 @@ def test_there_are_sixty_data_sets_of_every_ugly_kind() -> None:
     assert len(CASES) >= 60
     assert {"gaps", "heavy tails", "many categories", "groups", "copies", "few rows", "many classes", "imbalance",
             "dates", "text beside numbers"} <= {trait for case in CASES for trait in case.traits}  # fmt: skip
+
+
+def test_each_kind_of_data_meets_its_peers() -> None:
+    peers = {case.kind: {name for name, peer in PEERS.items() if peer.takes(case)} for case in CASES if not case.traits}
+    assert {"LightGBM", "HGB", "linear", "XGBoost", "CatBoost", "AutoGluon", "AutoGluon good"} <= peers["table"]
+    assert {"words and characters", "LightGBM", "AutoGluon"} <= peers["text"]
+    assert {"forest on pixels", "HOG + SVM", "HOG + LightGBM"} <= peers["image"]
+    assert {"last value", "seasonal naive", "ETS", "ARIMA"} <= peers["series"]
 
 
 def test_losses_failures_and_classes_that_are_never_predicted_are_shown(tmp_path: Path) -> None:
