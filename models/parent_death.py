@@ -30,12 +30,11 @@ def die_with(parent: int, number: int = signal.SIGKILL) -> None:
 def ends_with_parent(arguments: list[str]) -> list[str]:
     """Return the command of a Python process that gets a SIGTERM when this process dies.
 
-    Use: `subprocess.Popen(ends_with_parent(["-m", ...]))`. Python does not search the working directory for modules,
-    because a user's own `tasks/` there is not Loopline's.
+    Use: `subprocess.Popen(ends_with_parent(launched(MODULE, ...)))`.
 
     Cost: 10 ms of CPU; `preexec_fn` would be faster, but could hang in a process with threads.
     """
-    return [sys.executable, "-IS", __file__, str(os.getpid()), sys.executable, "-P", *arguments]
+    return [sys.executable, "-IS", __file__, str(os.getpid()), sys.executable, *arguments]
 
 
 if __name__ == "__main__":

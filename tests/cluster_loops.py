@@ -15,6 +15,7 @@ from typing import Any
 
 import psutil
 
+from models.launch import launched
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 from tasks.ranks.launcher import JobOwner, train_at
 from tasks.ranks.launcher_suite import PATIENCE_S
@@ -60,7 +61,7 @@ class OnCluster(Stage):
         for process in psutil.process_iter():
             with contextlib.suppress(psutil.Error):
                 words = process.cmdline()
-                if words[-3:] == ["-m", "models.training.node", str(job.folder)] and "-u" in words:
+                if words[-3:] == [*launched("models.training.node")[1:], str(job.folder)] and "-u" in words:
                     ranks.append(process)
         return ranks
 

@@ -37,6 +37,8 @@ MODULES = (
 """The modules that are forked: their imports take one to five seconds."""
 SERVICE = "tasks.platform.service_main"
 """The module that replaces its own process by a service: it has the script for its Python."""
+LAUNCH = str(Path(__file__).parents[1] / "models" / "launch.py")
+"""What runs a module of ours, in place of `-m`."""
 HANDED_ON = (signal.SIGTERM, signal.SIGINT)
 _SCRIPT = """\
 #!{python} -S
@@ -83,11 +85,11 @@ def _machine() -> str:
 def become(address: str, python: str, machine: str) -> None:
     """Have the parent run what our arguments say, or be Python: so on another machine."""
     arguments = sys.argv[1:]
-    if arguments[:2] == ["-m", SERVICE]:
+    module = arguments[1:] if arguments[0] == "-P" else arguments
+    if module[:2] == [LAUNCH, SERVICE]:
         begin_service = f"import sys; sys.executable = {sys.argv[0]!r}; from {SERVICE} import main; main()"
-        os.execv(python, [python, "-P", "-c", begin_service, *arguments[2:]])
-    module = arguments[1:] if arguments[0] == "-P" else arguments  # so a child that dies with its parent is started
-    if module[0] != "-m" or module[1] not in MODULES or _machine() != machine:
+        os.execv(python, [python, "-P", "-c", begin_service, *module[2:]])
+    if module[0] not in ("-m", LAUNCH) or module[1] not in MODULES or _machine() != machine:
         os.execv(python, [python, *arguments])
     parent = socket.socket(socket.AF_UNIX)
     parent.connect(address)

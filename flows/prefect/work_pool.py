@@ -10,6 +10,7 @@ from collections.abc import Callable, Collection
 from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError, UsageError
+from models.launch import launched
 from tasks.host import database
 from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import PAGE, online_workers, open_runs
@@ -109,7 +110,7 @@ def _template(workspace: Workspace) -> tuple[str, dict[str, Any]]:
     variables = template["variables"]["properties"]
     variables["env"]["default"] = pool_environment(workspace)
     if not database.is_shared():  # else each machine's worker takes its own Python
-        variables["command"]["default"] = shlex.join([sys.executable, "-m", "prefect.engine"])
+        variables["command"]["default"] = shlex.join([sys.executable, *launched("prefect.engine")])
     return "process", template
 
 

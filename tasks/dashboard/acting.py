@@ -19,6 +19,7 @@ from pydantic import ValidationError
 
 from models.errors import LooplineError, StoreError
 from models.frozen_model import FrozenModel
+from models.launch import launched
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
@@ -79,7 +80,7 @@ def act(workspace: Workspace, request: ActionRequest) -> ActionResult:
 
 
 def _started(workspace: Workspace) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", __name__, str(workspace.root)]
+    command = [sys.executable, *launched(__name__, str(workspace.root))]
     pipe = subprocess.PIPE
     return subprocess.Popen(command, stdin=pipe, stdout=pipe, stderr=pipe, text=True, cwd=Path(__file__).parents[2])
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from models.errors import LooplineError
+from models.launch import launched
 from models.parent_death import ends_with_parent
 from tasks.host import stores
 from tasks.host.workspace import Workspace
@@ -52,7 +53,7 @@ class ShortProcess:
 
     def start(self, projects: Collection[str]) -> None:
         """Start the process for these projects."""
-        command = ends_with_parent(["-m", self.module, str(self.workspace.root), *sorted(projects)])
+        command = ends_with_parent(launched(self.module, str(self.workspace.root), *sorted(projects)))
         self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
 
 

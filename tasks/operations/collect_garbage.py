@@ -17,6 +17,7 @@ from pathlib import Path
 
 from models.errors import LooplineError, UsageError
 from models.files import SPEC_FILE, write_text
+from models.launch import launched
 from models.parent_death import ends_with_parent
 from models.project_spec.blocks import NAME_PATTERN
 from tasks.gc import collect
@@ -126,7 +127,7 @@ class DailyCollection:
             write_text(mark, "")
         elif not is_running and time.time() - mark.stat().st_mtime >= DAY_S:
             os.utime(mark)
-            command = ends_with_parent(["-m", __name__, str(self.workspace.root)])
+            command = ends_with_parent(launched(__name__, str(self.workspace.root)))
             self._process = subprocess.Popen(command, stdin=subprocess.DEVNULL, cwd=Path(__file__).parents[2])
         return self._process
 

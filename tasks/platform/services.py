@@ -14,6 +14,7 @@ from typing import Any, Literal
 
 from models.errors import LooplineError
 from models.files import read_json
+from models.launch import launched
 from tasks.host import processes
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
@@ -49,7 +50,7 @@ class Service:
 
     def command(self, workspace: Workspace, port: int | None) -> list[str]:
         """Return the arguments of `python`."""
-        return ["-m", self.module, *(text.format(root=workspace.root, port=port) for text in self.arguments)]
+        return launched(self.module, *(text.format(root=workspace.root, port=port) for text in self.arguments))
 
 
 SERVED = ("{root}", "--port", "{port}")

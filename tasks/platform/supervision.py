@@ -23,6 +23,7 @@ from xml.parsers.expat import ExpatError
 
 from models.errors import StoreError
 from models.files import write_json, write_text
+from models.launch import launched
 from tasks.host import processes
 from tasks.host.workspace import CLONE, Workspace
 
@@ -76,7 +77,7 @@ def configuration(folder: Path, root: Path, names: Sequence[str]) -> str:
     """Return supervisord's configuration: services start in the order of `names` and end in reverse order."""
     text = DAEMON.format(socket=_quoted(socket_path(folder)), folder=_quoted(folder), directory=_quoted(CLONE))
     for priority, name in enumerate(names, 1):
-        command = [sys.executable, "-m", "tasks.platform.service_main", str(root), name]
+        command = [sys.executable, *launched("tasks.platform.service_main", str(root), name)]
         text += PROGRAM.format(
             name=name,
             command=_quoted(shlex.join(command)),

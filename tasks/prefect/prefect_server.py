@@ -24,6 +24,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.errors import StoreError
 from models.files import write_json, write_text
+from models.launch import launched
 from tasks.host import processes, server_access, stores
 from tasks.host.garbage import collected_aside
 from tasks.host.ports import listening
@@ -73,7 +74,7 @@ class PrefectServer:
             server_access.make_secret(self._workspace)
             with (self._folder / "server.log").open("ab") as log:
                 server = subprocess.Popen(
-                    [sys.executable, "-m", __name__, str(self._workspace.root)],
+                    [sys.executable, *launched(__name__, str(self._workspace.root))],
                     stdin=subprocess.DEVNULL,
                     stdout=log,
                     stderr=log,

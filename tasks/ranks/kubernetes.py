@@ -199,7 +199,7 @@ class Kubernetes(SpecBlock):
         nodes, endpoint = str(shape.nodes[0]), f"{name}-0.{SERVICE}:{PORT}"
         # torchrun finds out who is the host by the endpoint's name, which may not be known yet when it asks.
         is_host = '--rdzv-conf=is_host=$(test "$JOB_COMPLETION_INDEX" = 0 && echo true || echo false)'
-        command = torchrun(folder, shape, nodes, endpoint, name, python="python", options=is_host)
+        command = torchrun(folder, shape, nodes, endpoint, name, is_in_image=True, options=is_host)
         script = f"exec >> {shlex.quote(str(folder / LOG))} 2>&1; exec {command}"
         return {"subdomain": SERVICE, **self.pod("ranks", ["sh", "-c", script], shape.ranks * shape.threads)}
 

@@ -10,12 +10,13 @@ from typing import ClassVar, Literal
 from pydantic import Field, PrivateAttr
 
 from models.cores import WAITING
+from models.launch import launched
 from models.project_spec.block import SpecBlock
 from tasks.ranks.launcher import Shape, State, name_of
 
 
 def torchrun(
-    job: Path, shape: Shape, nodes: str, endpoint: str, run_id: str, python: str = sys.executable, options: str = ""
+    job: Path, shape: Shape, nodes: str, endpoint: str, run_id: str, is_in_image: bool = False, options: str = ""
 ) -> str:
     """Return the shell command that trains the job of a folder, the same on every node.
 
@@ -25,17 +26,19 @@ def torchrun(
         nodes: The number of nodes, or `min:max`; a shell word, as the others.
         endpoint: HOST:PORT of the node where the nodes meet.
         run_id: A text by which nodes of the same start know each other.
-        python: Python with Loopline on the nodes; default: this one, at the same path.
+        is_in_image: Whether the nodes have Loopline's image; else they have this Python and Loopline at the same path.
         options: Further options of torchrun, as shell words.
     """
+    python = "python" if is_in_image else shlex.quote(sys.executable)
+    program = "-m models.training.node" if is_in_image else shlex.join(launched("models.training.node")[1:])
     waiting = " ".join(f"{name}={value}" for name, value in WAITING.items())
     # Ranks must not share the agent's TCP store, or one of two restarts fails at first. Python must not search the
     # working directory: a folder `models` of the user's is not ours.
     return (
         f"env TORCH_DISABLE_SHARE_RDZV_TCP_STORE=1 PYTHONSAFEPATH=1 {waiting} "
-        f"{shlex.quote(python)} -m torch.distributed.run --nnodes={nodes} --nproc-per-node={shape.ranks} "
+        f"{python} -m torch.distributed.run --nnodes={nodes} --nproc-per-node={shape.ranks} "
         f"--max-restarts={shape.max_restarts} --rdzv-backend=c10d --rdzv-endpoint={endpoint} --rdzv-id={run_id} "
-        f"{options}{' ' if options else ''}-m models.training.node {shlex.quote(str(job))}"
+        f"{options}{' ' if options else ''}{program} {shlex.quote(str(job))}"
     )
 
 

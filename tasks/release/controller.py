@@ -17,6 +17,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from models.errors import LooplineError, StoreError
+from models.launch import launched
 from models.parent_death import ends_with_parent
 from models.project_spec.serve import serve_rules_of
 from models.serving.registry import RegisteredVersion
@@ -131,7 +132,7 @@ class Background:
         self._shadow = None
 
     def _start(self, module: str, *arguments: str) -> subprocess.Popen[bytes]:
-        command = ["-m", module, str(self._workspace.root), self._project, *arguments]
+        command = launched(module, str(self._workspace.root), self._project, *arguments)
         return subprocess.Popen(ends_with_parent(command), cwd=CLONE, env=os.environ)
 
 

@@ -11,6 +11,7 @@ import sys
 from pathlib import Path
 
 from models.errors import StoreError
+from models.launch import launched
 from models.serving.registry import RegisteredVersion
 from models.signing import TAG, is_signed
 from tasks.host.workspace import CLONE, Workspace
@@ -50,7 +51,7 @@ def _fetched_elsewhere(workspace: Workspace, model: str, number: str, _: Path) -
 
 
 def _run(module: str, longest_s: float, *arguments: str) -> None:
-    command = [sys.executable, "-m", module, *arguments]
+    command = [sys.executable, *launched(module, *arguments)]
     try:
         completed = subprocess.run(
             command, cwd=CLONE, env=os.environ, capture_output=True, text=True, timeout=longest_s, check=False

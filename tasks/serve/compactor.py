@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 
+from models.launch import launched
 from models.parent_death import ends_with_parent
 from tasks.platform.services import supervisor
 from tasks.release.settings import ServerSettings
@@ -56,7 +57,7 @@ def _keep(settings: ServerSettings, stop: threading.Event) -> None:
 @contextlib.contextmanager
 def _started(root: str) -> Iterator[subprocess.Popen[bytes]]:
     process = subprocess.Popen(
-        ends_with_parent(["-m", "tasks.operations.compact", root, "--sidecar"]), stdin=subprocess.DEVNULL
+        ends_with_parent(launched("tasks.operations.compact", root, "--sidecar")), stdin=subprocess.DEVNULL
     )
     try:
         yield process

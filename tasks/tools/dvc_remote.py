@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from models.errors import StoreError, one_line
+from models.launch import launched
 
 if TYPE_CHECKING:
     from dvc_data.hashfile.db import HashFileDB
@@ -33,7 +34,7 @@ def delete(root: Path, unneeded: Collection[str], needed: Collection[str]) -> No
         StoreError: The remote cannot be used, or lacks the list of a folder that stays: nothing of it was removed.
     """
     hashes = json.dumps({"unneeded": sorted(unneeded), "needed": sorted(needed)})
-    command = [sys.executable, "-m", __name__, str(root)]
+    command = [sys.executable, *launched(__name__, str(root))]
     outcome = subprocess.run(
         command, input=hashes, capture_output=True, text=True, check=False, cwd=Path(__file__).parents[2]
     )

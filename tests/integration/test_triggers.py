@@ -28,6 +28,7 @@ from prefect.utilities.processutils import command_from_string
 from flows.prefect import work_pool
 from flows.prefect.deployments import deploy
 from models.errors import StoreError, UsageError
+from models.launch import launched
 from models.triggers.signal import Kind, Signal
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions
@@ -234,7 +235,7 @@ def test_a_python_below_a_folder_with_a_space_runs_flows(
     redeploy(undeployed)
     template = client.read_work_pool(pool_of(undeployed.workspace)).base_job_template
     command = template["variables"]["properties"]["command"]["default"]
-    assert command_from_string(command) == ["/opt/my work/.venv/bin/python", "-m", "prefect.engine"]
+    assert command_from_string(command) == ["/opt/my work/.venv/bin/python", *launched("prefect.engine")]
 
 
 def as_kubernetes(patch: pytest.MonkeyPatch) -> None:

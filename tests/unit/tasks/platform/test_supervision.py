@@ -8,6 +8,7 @@ import pytest
 from supervisor.options import ServerOptions
 
 from models.errors import StoreError
+from models.launch import launched
 from tasks.platform.supervision import (
     LONGEST_SOCKET,
     _own_folder,
@@ -53,7 +54,7 @@ def test_each_command_names_workspace_and_service_as_words_of_their_own(tmp_path
     root = tmp_path / "with space"
     for group in read_back(root / "platform", root).process_group_configs:
         words = shlex.split(group.process_configs[0].command)
-        assert words[1:] == ["-m", "tasks.platform.service_main", str(root), group.name]
+        assert words[1:] == launched("tasks.platform.service_main", str(root), group.name)
 
 
 def test_a_worker_is_killed_and_a_server_asked(tmp_path: Path) -> None:

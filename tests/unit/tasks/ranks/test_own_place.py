@@ -75,7 +75,7 @@ def test_a_row_submits_tells_and_cancels_by_its_own_functions(places) -> None:
     place = place_of(workspace)
     said = place.submit("a", Path("/jobs/a"), Shape((1, 2), 4, 1, 3))
     assert "--nnodes=2 --nproc-per-node=4 --max-restarts=3" in said
-    assert said.endswith("-m models.training.node /jobs/a")
+    assert said.endswith("/models/launch.py models.training.node /jobs/a")
     assert (workspace.root / "log").read_text() == "loopline-a (1, 2) 4 long\n"
     assert (place.state("a"), place.state("b"), place.state("away")) == ("running", "ended", "unknown")
     assert find_search_place(workspace, Search(on="own")) == place

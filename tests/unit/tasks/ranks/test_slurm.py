@@ -39,7 +39,9 @@ def test_the_script_is_as_the_template_in_infra():
     )  # fmt: skip
     written = place.script("0123456789abcdef", Path("/shared/job"), Shape((2, 2), 8, 4, 3))
     template = (ROOT / "infra" / "slurm" / "job.sbatch").read_text()
-    assert template == written.replace(sys.executable, "/shared/loopline/.venv/bin/python")
+    assert template == written.replace(sys.executable, "/shared/loopline/.venv/bin/python").replace(
+        str(ROOT), "/shared/loopline"
+    )
 
 
 def test_a_job_is_submitted_by_its_script(fake, tmp_path):
@@ -61,7 +63,7 @@ def test_more_nodes_when_there_are_more_and_odd_folders(tmp_path):
     script = Slurm(engine="slurm", cpus=6).script("0123", folder, Shape((1, 4), 2, 1, 0))
     assert "#SBATCH --nodes=1-4\n" in script
     assert "#SBATCH --cpus-per-task=6\n" in script
-    assert f"-m models.training.node '{folder}' &" in script
+    assert f"/models/launch.py models.training.node '{folder}' &" in script
 
 
 def test_the_log_is_in_the_folder_whatever_its_name(fake, tmp_path):

@@ -8,7 +8,7 @@ from tasks.ranks.torchrun import Torchrun, torchrun
 def test_the_command_is_the_same_on_every_node(tmp_path):
     command = torchrun(tmp_path / "my job", Shape((2, 4), 8, 1, 3), "2:4", "10.0.0.1:29400", "id")
     assert "-m torch.distributed.run --nnodes=2:4 --nproc-per-node=8 --max-restarts=3 " in command
-    assert command.endswith(f"-m models.training.node '{tmp_path}/my job'")
+    assert command.endswith(f"/models/launch.py models.training.node '{tmp_path}/my job'")
 
 
 def test_a_person_is_the_scheduler(tmp_path):

@@ -1,0 +1,170 @@
+"""Loopline from a wheel, where every folder that Python may search has a team's own packages with the names of ours."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import sysconfig
+import urllib.request
+import venv
+import zipfile
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.running import Ended, eventually
+
+ROOT = Path(__file__).parents[2]
+SOURCES = (
+    "flows",
+    "tasks",
+    "models",
+    "examples",
+    "infra",
+    "pyproject.toml",
+    "requirements.lock",
+    "README.md",
+    "LICENSE",
+)
+LARGEST = 5_000_000
+OURS = ("models", "tasks", "flows")
+MESSAGE = "a package of the team"
+
+pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
+
+
+def built(source: Path, into: Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(into)]
+    return subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture(scope="module")
+def source(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the clone with a site, which git does not hold."""
+    folder = tmp_path_factory.mktemp("source")
+    for name in SOURCES:
+        if (ROOT / name).is_file():
+            shutil.copy(ROOT / name, folder / name)
+        else:
+            shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__", "site"))
+    (folder / "flows" / "site").mkdir()
+    (folder / "flows" / "site" / "index.html").write_text("<html>the site</html>")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def wheel(source: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("wheel")
+    outcome = built(source, folder)
+    assert outcome.returncode == 0, outcome.stderr
+    return next(folder.glob("*.whl"))
+
+
+class Installed:
+    """A workspace of a team, beside an environment that holds the wheel."""
+
+    def __init__(self, program: Path, home: Path) -> None:
+        self.program, self.home = program, home
+        hostile = home / "elsewhere"
+        for folder in (home, hostile):
+            for name in OURS:
+                (folder / name).mkdir(parents=True)
+                (folder / name / "__init__.py").write_text(f"raise RuntimeError('{MESSAGE}')\n")
+        (home / "projects").mkdir()
+        kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOOPLINE_", "PREFECT_"))}
+        self.environment = {**kept, "HOME": str(home / "home"), "PYTHONPATH": f"{hostile}{os.pathsep}."}
+
+    def __call__(self, *arguments: str) -> Ended:
+        command = [str(self.program), *arguments]
+        outcome = subprocess.run(
+            command, cwd=self.home, env=self.environment, capture_output=True, text=True, check=False
+        )
+        assert MESSAGE not in outcome.stdout + outcome.stderr
+        return Ended(outcome.returncode, outcome.stdout, outcome.stderr)
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Installed:
+    """The dependencies come from the environment of the tests; Loopline comes from the wheel alone."""
+    folder = tmp_path_factory.mktemp("team")
+    venv.create(folder / ".venv", with_pip=False)
+    python = str(folder / ".venv" / "bin" / "python")
+    uv = [str(Path(sys.executable).with_name("uv")), "pip", "install", "--quiet", "--offline", "--no-deps"]
+    subprocess.run([*uv, "--python", python, str(wheel)], check=True)
+    where = [python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))"]
+    packages = subprocess.run(where, capture_output=True, text=True, check=True).stdout.strip()
+    # Below this folder Python reads no .pth file, so the clone itself stays out of sight.
+    (Path(packages) / "dependencies.pth").write_text(sysconfig.get_path("purelib"))
+    return Installed(folder / ".venv" / "bin" / "loopline", folder / "work")
+
+
+def test_a_wheel_puts_nothing_but_loopline_on_the_path(wheel: Path) -> None:
+    names = zipfile.ZipFile(wheel).namelist()
+    assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"loopline"}
+    inside = {name.removeprefix("loopline/program/") for name in names}
+    assert {"requirements.lock", "flows/site/index.html", "infra/nginx/loopline.conf"} <= inside
+    assert any(name.startswith("examples/") for name in inside)
+    assert not any("__pycache__" in name or name.startswith("tests/") for name in inside)
+    assert wheel.stat().st_size <= LARGEST
+
+
+def test_a_wheel_without_the_site_is_refused(source: Path, tmp_path: Path) -> None:
+    site = source / "flows" / "site" / "index.html"
+    text = site.read_text()
+    site.unlink()
+    try:
+        outcome = built(source, tmp_path / "wheel")
+    finally:
+        site.write_text(text)
+    assert outcome.returncode != 0
+    assert "`make docs`" in outcome.stderr
+    assert not list(tmp_path.rglob("*.whl"))
+
+
+@pytest.mark.parametrize("name", OURS)
+def test_own_modules_are_started_by_their_launcher(name: str) -> None:
+    """`-m MODULE` finds them in a clone alone, and a team's package of the same name before them."""
+    pattern = re.compile(r'"-m",\s*(?:"(?:models|tasks|flows)\.|__name__|self\.module|module\b)')
+    found = {path.relative_to(ROOT) for path in (ROOT / name).rglob("*.py") if pattern.search(path.read_text())}
+    assert found <= {Path("tasks/prefect/pods.py")}, "a pod has Loopline's image, which is a clone"
+
+
+def test_commands_load_our_packages_alone(installed: Installed) -> None:
+    assert "loop" in installed("--help").ok().out
+    assert installed("new", "churn", "--example", "table").ok()
+    findings = {finding["what"]: finding["state"] for finding in json.loads(installed("doctor", "--json").ok().out)}
+    assert findings["imports"] == "warn", "doctor names the packages that own code cannot import"
+    assert "train" in installed("plan", "churn").ok().out
+
+
+@pytest.mark.wide
+@pytest.mark.timeout(900)  # all of it starts cold
+def test_a_loop_a_platform_and_a_server_load_our_packages_alone(installed: Installed) -> None:
+    if not (installed.home / "projects" / "churn").exists():
+        installed("new", "churn", "--example", "table").ok()
+    spec = installed.home / "projects" / "churn" / "project.yaml"
+    spec.write_text(f"{spec.read_text()}\nserve: {{up: true}}\n")
+    installed("run", "churn").ok()
+    first = status_of(installed)["loop_id"]
+    try:
+        installed("up", *(f"--port={name}=0" for name in ("prefect", "mlflow", "overview", "optuna", "serve"))).ok()
+        installed("trigger", "churn", "--reason", "a test").ok()
+        eventually(lambda: status_of(installed)["loop_id"] != first and status_of(installed)["state"] == "finished")
+        served = json.loads(installed("status", "--json").ok().out)["services"]["serve"]
+        with urllib.request.urlopen(f"{served['url']}/ping") as answer:
+            assert answer.status == 200
+    finally:
+        installed("down").ok()
+    logs = [path.read_text(errors="replace") for path in (installed.home / ".loopline").rglob("*.log")]
+    assert logs
+    assert not any(MESSAGE in text for text in logs)
+
+
+def status_of(installed: Installed) -> dict[str, Any]:
+    projects: list[dict[str, Any]] = json.loads(installed("status", "--json").ok().out)["projects"]
+    return projects[0]
