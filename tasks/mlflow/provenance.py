@@ -13,7 +13,9 @@ GIT_TIMEOUT_S = 20
 
 def code_version(folder: Path = CLONE) -> dict[str, str]:
     """Return `commit` (empty outside git), `diff` (uncommitted changes as text), `lock` (SHA-256 of the lock file)."""
-    commit = _git(folder, "rev-parse", "HEAD").strip()
+    top = _git(folder, "rev-parse", "--show-toplevel").strip()
+    # An environment that holds an installed Loopline may lie in a team's repository, whose commit is not Loopline's.
+    commit = _git(folder, "rev-parse", "HEAD").strip() if top and Path(top) == folder.resolve() else ""
     diff = (
         _git(
             folder,

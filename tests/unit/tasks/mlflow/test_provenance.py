@@ -53,6 +53,12 @@ def test_outside_git_is_told_so(tmp_path: Path) -> None:
     assert shown(code) == "not in git"
 
 
+def test_the_commit_of_a_team_is_not_that_of_a_loopline_below_it(repository: Path) -> None:
+    program = repository / ".venv" / "program"
+    program.mkdir(parents=True)
+    assert code_version(program)["commit"] == ""
+
+
 def test_without_the_git_program(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", "")
     assert code_version(repository)["commit"] == ""
