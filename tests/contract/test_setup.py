@@ -120,7 +120,7 @@ def test_the_clone_comes_before_packages_of_the_same_names(setup_env: ModuleType
     program = Path(sys.executable).with_name("loopline")
     for command in (
         [program, "schema"],
-        ends_with_parent(["-c", "import flows.cli, models.errors, tasks.host.stores"]),
+        ends_with_parent(["-P", "-c", "import flows.cli, models.errors, tasks.host.stores"]),
     ):
         done = subprocess.run(command, cwd=tmp_path, env=environ, capture_output=True, text=True, check=False)
         assert done.returncode == 0, done.stderr
