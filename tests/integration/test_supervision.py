@@ -106,7 +106,7 @@ def listens(workspace: Workspace, name: str) -> bool:
     """Whether the service's own process listens at the port where it is said to be."""
     note = supervisor(workspace)
     assert note is not None
-    ours = [child for child in psutil.Process(note["process"]["pid"]).children() if child.cmdline()[-1] == name]
+    ours = [child for child in psutil.Process(note["process"]["pid"]).children() if child.cmdline()[-1:] == [name]]
     return any(
         connection.status == psutil.CONN_LISTEN and connection.laddr.port == services.ports(workspace)[name]
         for process in ours
