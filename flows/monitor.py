@@ -11,6 +11,7 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows.console import reporting
+from models.readable import readable
 from models.serving.registry import champion_words
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
@@ -124,4 +125,4 @@ def _summary(findings: MonitoringReport) -> dict[str, Any]:
 
 
 def _short(value: float | None) -> str:
-    return "–" if value is None else f"{value:.4g}"
+    return "–" if value is None else readable(value)

@@ -11,6 +11,7 @@ from typing import Any
 import click
 
 from models.pipeline.records import StepRecord
+from models.readable import readable
 from models.training.costs.summary import of_results
 from models.training.search_space import shown
 from tasks.host.workspace import Project
@@ -93,7 +94,7 @@ def verdict_markdown(document: Mapping[str, Any]) -> str:
     rows = [(f"{document.get('metric')} of the {who}", value) for who, value in compared if value is not None]
     rows += [(name, value) for name, value in document.get("metrics", {}).items() if value is not None]
     table = "\n".join(
-        ["| metric | value |", "|---|---|", *(f"| {_escaped(name)} | {value:.4g} |" for name, value in rows)]
+        ["| metric | value |", "|---|---|", *(f"| {_escaped(name)} | {readable(value)} |" for name, value in rows)]
     )
     parts = [title, reasons, table if rows else "", f"Loop `{document['loop_id']}`" if document.get("loop_id") else ""]
     return "\n\n".join(part for part in parts if part)

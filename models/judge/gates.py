@@ -7,6 +7,7 @@ from typing import Literal
 
 from models.judge.verdict import Difference, Gate, Slice, Verdict
 from models.kinds.task import PerTask
+from models.readable import readable
 
 LEAST_CLUSTERS = 5
 """With fewer clusters, the widened intervals say hardly anything; with five the rate holds (test_comparison.py)."""
@@ -165,12 +166,12 @@ def parity_gate(verdict: Verdict) -> Gate | None:
 
 def number(value: float | None) -> str:
     """Return a number with four significant digits, as in `0.7462`; `undefined` for None."""
-    return "undefined" if value is None else f"{value:.4g}".replace("-", "−")
+    return "undefined" if value is None else readable(value)
 
 
 def signed(value: float) -> str:
     """Return a number with three significant digits and its sign, as in `+0.012`; zero has none."""
-    return f"{value:+.3g}".replace("-", "−") if value else "0"
+    return readable(value, 3, "+") if value else "0"
 
 
 _GATES: tuple[Callable[[Verdict], Gate | None], ...] = (

@@ -10,9 +10,11 @@ from collections.abc import Callable
 from typing import NamedTuple
 
 from models.errors import first_of
+from models.judge.gates import number
 from models.judge.verdict import Estimate
 from models.monitoring.report import HorizonReport, MonitoringReport, State, WindowReport
 from models.project_spec.monitor_and_retrain import Monitor
+from models.readable import readable
 from models.triggers.signal import Kind, Signal
 
 
@@ -105,16 +107,16 @@ def words_of_decay(window: WindowReport, findings: MonitoringReport) -> str:
     over = (
         f"over the last {window.num_pooled} windows" if window.num_pooled > 1 else f"on {window.num_measured:,} labels"
     )
-    return f"{findings.metric} {now.value:.4g} ({_interval(now)}) {over}{_promoted(then)}"
+    return f"{findings.metric} {number(now.value)} ({_interval(now)}) {over}{_promoted(then)}"
 
 
 def _of_horizon(horizon: HorizonReport, findings: MonitoringReport) -> str:
     now, then = horizon.pooled or horizon.realised, findings.horizons.get(horizon.name)
-    return f"{findings.metric} of {horizon.name} {now.value:.4g} ({_interval(now)}){_promoted(then)}"
+    return f"{findings.metric} of {horizon.name} {number(now.value)} ({_interval(now)}){_promoted(then)}"
 
 
 def _promoted(then: Estimate | None) -> str:
-    return f", promoted with {then.value:.4g} ({_interval(then)})" if then and then.value is not None else ""
+    return f", promoted with {readable(then.value)} ({_interval(then)})" if then and then.value is not None else ""
 
 
 def words_of_drift(window: WindowReport) -> str:
@@ -127,7 +129,7 @@ def words_of_drift(window: WindowReport) -> str:
 
 def _interval(estimate: Estimate) -> str:
     return (
-        f"{estimate.low:.4g} to {estimate.high:.4g}"
+        f"{readable(estimate.low)} to {readable(estimate.high)}"
         if estimate.low is not None and estimate.high is not None
         else "no interval"
     )

@@ -7,7 +7,9 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from models.export.variants import VariantMeasurement
+from models.judge.importance import Importances
 from models.judge.verdict import Estimate, Verdict
+from models.metrics.closed_form import LEAST_ROWS
 from models.report.pages import render
 
 Facts = Mapping[str, object]
@@ -54,6 +56,8 @@ class Card:
     """Hyperparameters of the final training."""
     decision: Facts = field(default_factory=dict)
     """How probabilities become a label: calibration and decision threshold."""
+    importances: Importances | None = None
+    """What the columns are worth to the served model; None where that was not measured."""
     quantiles: Facts = field(default_factory=dict)
     """How the quantiles were calibrated: the share of true values below each, as trained."""
     search: Facts = field(default_factory=dict)
@@ -65,6 +69,8 @@ class Card:
     variants: Sequence[VariantMeasurement] = ()
     """The export and its smaller variants, as measured on validation rows."""
     usage: Sequence[Snippet] = ()
+    next_steps: Sequence[str] = ()
+    """What to try after a refusal, one sentence each."""
     warnings: Sequence[str] = ()
     """Faults that a reader must not miss, one sentence each."""
     limits: Sequence[str] = ()
@@ -89,6 +95,7 @@ def render_card(card: Card) -> str:
     return render(
         "card.html.j2",
         card=card,
+        closed_from=LEAST_ROWS,
         verdict=card.verdict,
         light=traffic_light(card.verdict),
         rows=_rows(card.verdict),

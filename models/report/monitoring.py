@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
+from models.judge.gates import number
 from models.judge.verdict import Estimate
 from models.monitoring.alarms import signals
 from models.monitoring.report import Drift, MonitoringReport, WindowReport
 from models.project_spec.monitor_and_retrain import Monitor
+from models.readable import readable
 from models.report.card import Figure
 from models.report.monitoring_figures import feature_map, metric_over_time, prediction_drift
 from models.report.pages import render, show
@@ -92,8 +94,9 @@ def _by_horizon(findings: MonitoringReport, window: WindowReport) -> str | None:
     parts = []
     for horizon in window.horizons[:MOST_HORIZONS]:
         then = findings.horizons.get(horizon.name)
-        promoted = f" (promoted with {then.value:.4g})" if then and then.value is not None else ""
-        parts.append(f"{horizon.name} {horizon.realised.value:.4g}{promoted}{', decays' if horizon.decayed else ''}")
+        promoted = f" (promoted with {readable(then.value)})" if then and then.value is not None else ""
+        decays = ", decays" if horizon.decayed else ""
+        parts.append(f"{horizon.name} {number(horizon.realised.value)}{promoted}{decays}")
     num_further = len(window.horizons) - len(parts)
     return "; ".join([*parts, f"{num_further} more"] if num_further else parts) or None
 
@@ -114,8 +117,8 @@ def _light(drift: Drift) -> tuple[str, str]:
 def _estimate(estimate: Estimate | None) -> str | None:
     if estimate is None or estimate.value is None:
         return None
-    ends = f" ({estimate.low:.4g} to {estimate.high:.4g})" if None not in (estimate.low, estimate.high) else ""
-    return f"{estimate.value:.4g}{ends}"
+    ends = f" ({number(estimate.low)} to {number(estimate.high)})" if None not in (estimate.low, estimate.high) else ""
+    return f"{readable(estimate.value)}{ends}"
 
 
 def _span(window: WindowReport) -> str:

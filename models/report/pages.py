@@ -10,6 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from markupsafe import Markup
 
+from models.readable import readable
+
 if TYPE_CHECKING:
     import jinja2
 
@@ -88,10 +90,4 @@ def data_uri(image: bytes) -> str:
 
 
 def _decimal(value: float) -> str:
-    if value != 0 and not 1e-4 <= abs(value) < 1e6:
-        text = f"{value:.3g}"
-    elif abs(value) >= 1000:
-        text = f"{value:,.0f}".replace(",", "\u202f")
-    else:
-        text = f"{value:.4g}"
-    return text.replace("-", "−")
+    return readable(value).replace(",", "\u202f")

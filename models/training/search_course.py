@@ -15,6 +15,7 @@ from pydantic import Field
 
 from models.frozen_model import FrozenModel
 from models.project_spec.references import short_name
+from models.readable import readable
 from models.training.costs.summary import total
 from models.training.search_space import NET, Trial, member_names
 
@@ -95,9 +96,10 @@ def first_round(scores: Mapping[str, Scores], constant: float, direction: str, m
         lead = sign * (scores[best].value - score.value)
         error = jackknife_error(np.subtract(scores[best].without, score.without))
         if lead > ERRORS * error and lead > SHARE * gain:
+            reached = f"{readable(score.value)} against {readable(scores[best].value)} of {short_name(best)}"
             out[family] = (
-                f"{metric} {score.value:.4g} against {scores[best].value:.4g} of {short_name(best)}: behind by "
-                f"{lead:.3g}, over {ERRORS:g} standard errors ({error:.2g}) and {SHARE:.0%} of the gain over a constant"
+                f"{metric} {reached}: behind by {lead:.3g}, over {ERRORS:g} standard errors ({error:.2g}) and "
+                f"{SHARE:.0%} of the gain over a constant"
             )
     return FirstRound(families=[family for family in scores if family not in out], out=out, gain=gain)
 
@@ -155,7 +157,7 @@ def choose(compared: Comparison, families: Mapping[str, str], direction: str, me
     for name, weight in compared.weights.items():
         shares.setdefault(families[name], []).append(weight)
     better = f"better {compared.joined_by}, and " if compared.joined_by != metric else ""
-    ensemble = f"of an ensemble with {better}{metric} {compared.joined.value:.4g} on validation"
+    ensemble = f"of an ensemble with {better}{metric} {readable(compared.joined.value)} on validation"
     return {
         family: f"chosen: {' and '.join(format(weight, '.0%') for weight in weights)} {ensemble}"
         for family, weights in shares.items()

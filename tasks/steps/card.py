@@ -71,6 +71,7 @@ def write_card(loop: Loop) -> tuple[StepRecord, bool]:
 
 def _card(loop: Loop, inputs: Inputs) -> Any:
     from models.export.variants import VariantMeasurement
+    from models.judge.next_steps import next_steps
     from models.judge.verdict import Verdict
     from models.report.card import Card
     from models.report.inputs import input_rows
@@ -106,6 +107,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
             **_short(shown(search.get("params", {}))),
         },
         decision=_decision(exported.get("class_head", {}), preparation, loop.spec.goal.positive is not None),
+        importances=_importances(inputs),
         quantiles=_quantiles(exported.get("quantile_shifts", {})),
         search={key: value for key, value in search.items() if key not in _NOT_FACTS},
         families=_families(search),
@@ -113,6 +115,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         samples=_samples(exported),
         variants=[VariantMeasurement.model_validate(variant) for variant in exported["variants"]],
         usage=_usage(loop.spec, number, exported.get("input_example")),
+        next_steps=next_steps(judged),
         warnings=inputs["judge"].result.get("warnings", []),
         limits=_limits(loop.spec, preparation),
         links=_links(loop.state, loop.id),
@@ -211,6 +214,13 @@ _DECISIONS: PerTask[Callable[[dict[str, Any], TargetEncoding, bool], dict[str, A
     "language": _nothing_decided,
     "ranking": _nothing_decided,
 }
+
+
+def _importances(inputs: Inputs) -> Any:
+    from models.judge.importance import Importances
+
+    measured = inputs["judge"].result.get("importances")
+    return Importances.model_validate(measured) if measured else None
 
 
 def _quantiles(shifted: dict[str, Any]) -> dict[str, Any]:

@@ -18,6 +18,7 @@ from tasks.host.workspace import Project
 from tasks.loop.champion_parts import Rival
 from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
 from tasks.state.outbox import LOOP_RUN, Outbox
+from tasks.steps.importances import importances
 from tasks.steps.rivals import FrozenRows, best_champion, champion, predictions, serving_cost
 
 if TYPE_CHECKING:
@@ -67,6 +68,7 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
             "warnings": [missed] * bool(missed),
             "challenger_cost": verdict.challenger_cost.model_dump(),
             "metrics": {name: values.get("challenger") for name, values in verdict.metrics.items()},
+            "importances": measured.model_dump() if (measured := importances(loop, inputs)) else None,
         }
         papers = [_write_known_rows(inputs, folder), _write_predictions(inputs, folder, whole)]
         return StepResult([folder / VERDICT_FILE, *papers], result)

@@ -44,6 +44,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/tools/optuna_study.py": "tests/integration/test_optuna_study.py: needs Optuna and its storage",
     "tasks/steps/card.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/export.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "tasks/steps/importances.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/judge.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/promote.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/register.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",

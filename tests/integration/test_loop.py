@@ -172,6 +172,14 @@ def test_what_it_cost_is_told_a_trial_a_run_a_search_and_a_version(first: Loop) 
     assert "device-seconds, with the search" in (first.state / "card.html").read_text()
 
 
+def test_the_card_says_which_columns_matter_and_what_that_cost(first: Loop) -> None:
+    importances = first.done["judge"].result["importances"]
+    assert [row["column"] for row in importances["columns"]] == ["c", "x"], "the answer follows from c"
+    assert importances["columns"][0]["low"] > 0.1
+    assert 0 < importances["cpu_s"] < 10
+    assert "Which columns matter" in (first.state / "card.html").read_text()
+
+
 def test_the_version_answers_where_there_is_no_loopline(first: Loop, tmp_path: Path) -> None:
     """By MLflow and what its model names alone, in another folder; it gives what its signature says."""
     place = mlflow.artifacts.download_artifacts("models:/tiny/1", dst_path=str(tmp_path))

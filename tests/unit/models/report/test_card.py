@@ -6,6 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from models.export.variants import VariantMeasurement
+from models.judge.importance import ColumnImportance, Importances
 from models.judge.verdict import Difference, Estimate, Gate, Parity, ServingCost, Slice, Verdict
 from models.project_spec.blocks import Judge
 from models.report.card import Card, Figure, Snippet, render_card, traffic_light
@@ -173,3 +174,20 @@ def test_the_variants_stand_with_the_costs_and_say_which_is_served_and_why_not_t
     assert "may be served, but is no smaller" in part
     assert "may lose &lt;0.2&gt;" in part
     assert "Variants" not in render_card(card())
+
+
+def test_the_columns_that_matter_stand_with_their_cost_and_what_was_left_out():
+    columns = [ColumnImportance(column="<b>distance", loss=0.0812, low=0.071, high=0.0914)]
+    measured = Importances(columns=columns, num_columns=40, num_rows=1000, num_shuffles=5, cpu_s=0.62)
+    html = render_card(Card(project="p", verdict=verdict(), importances=measured, training={"fitted again": "on all"}))
+    assert "&lt;b&gt;distance" in html
+    assert "0.071 to 0.0914" in html
+    assert "1 of 40, those that move the predictions most, columns, 1000 validation rows, 5 shuffles" in html
+    assert "0.62 CPU-seconds" in html
+    assert "has learnt from these rows" in html
+
+
+def test_what_to_try_next_stands_below_the_reasons_and_only_then():
+    assert "<p>What next</p>" not in render_card(Card(project="p", verdict=verdict()))
+    html = render_card(Card(project="p", verdict=verdict(decision="keep"), next_steps=["About <1,000> more rows."]))
+    assert html.index("enough") < html.index("About &lt;1,000&gt; more rows.")

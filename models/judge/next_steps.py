@@ -1,0 +1,54 @@
+"""What to try after a refusal, from what the verdict has measured."""
+
+from __future__ import annotations
+
+from models.judge.verdict import Difference, Verdict
+from models.readable import readable
+
+MOST_TIMES = 50
+"""Of more test rows than so many times as many it is not said that they would decide."""
+
+
+def next_steps(verdict: Verdict) -> list[str]:
+    """Return what would decide a refused verdict, one sentence for each comparison; nothing for a promoted model."""
+    if verdict.promoted:
+        return []
+    margin = verdict.margin if verdict.rules.mode == "superiority" else -verdict.margin
+    comparisons = {"the champion": (verdict.difference, margin), "the baseline": (verdict.over_baseline, 0.0)}
+    sentences = [
+        _of_difference(verdict, name, difference, threshold)
+        for name, (difference, threshold) in comparisons.items()
+        if difference is not None and not difference.reached
+    ]
+    return [sentence for sentence in [*sentences, _of_goal(verdict)] if sentence]
+
+
+def _of_difference(verdict: Verdict, name: str, difference: Difference, threshold: float) -> str:
+    """Say how many more rows would show a gain of this size, or how much better the model has to be.
+
+    The reach of an interval falls with the square root of the rows.
+    """
+    if difference.value is None or difference.low is None or difference.high is None:
+        return ""
+    beyond, reach = verdict.sign * difference.value - threshold, (difference.high - difference.low) / 2
+    if beyond <= 0:
+        lacking = f"Against {name} it lacks {readable(-beyond)} of {verdict.metric}"
+        return f"{lacking}: a better model is needed, more test rows of this one would not decide."
+    times = (reach / beyond) ** 2
+    gain = f"it is {readable(beyond)} of {verdict.metric} beyond what is required"
+    sentence = f"Against {name} {gain}, and the interval reaches {readable(reach)} to each side"
+    if not 1 < times <= MOST_TIMES:
+        return f"{sentence}: too little for test rows to decide." if times > MOST_TIMES else ""
+    rows_needed = readable((times - 1) * verdict.num_samples, 2)
+    return f"{sentence}: about {rows_needed} more test rows would decide, if the gain stays."
+
+
+def _of_goal(verdict: Verdict) -> str:
+    value, goal = verdict.challenger.value, verdict.good_enough
+    if value is None or goal is None or verdict.sign * (value - goal) >= 0:
+        return ""
+    low, high = verdict.challenger.low, verdict.challenger.high
+    missed = f"It misses goal.good_enough by {readable(abs(goal - value))} of {verdict.metric}"
+    if low is None or high is None or not low <= goal <= high:
+        return f"{missed}, more than chance explains: a better model is needed, or another goal."
+    return f"{missed}, and the interval of these {verdict.num_samples:,} test rows holds the goal: it may be chance."

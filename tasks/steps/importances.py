@@ -1,0 +1,55 @@
+"""Which columns the exported model relies on, measured on validation rows."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+from models.metrics.metrics import metric_of
+from tasks.loop.loop import Inputs, Loop
+
+if TYPE_CHECKING:
+    import numpy as np
+
+    from models.judge.importance import Feed, Importances
+
+
+def importances(loop: Loop, inputs: Inputs) -> Importances | None:
+    """Return what each column is worth to the exported graph; None where that is not measured.
+
+    It takes part in no decision.
+    """
+    import numpy as np
+
+    from models.data import feeds
+    from models.data.preparation import Preparation
+    from models.data.weights import weights_of
+    from models.inference.portable import MODEL_FILE
+    from models.inference.predict import predict
+    from models.judge.importance import MOST_ROWS, columns_of, measure_importances
+
+    prepared, graph = inputs["prepare"].folder, inputs["export"].file(MODEL_FILE)
+    preparation = Preparation.load(inputs["export"].folder)
+    places = columns_of(preparation)
+    target = feeds.targets(prepared, "validation")
+    if not places or not len(target):
+        return None
+    positions = feeds.spread_positions(len(target), MOST_ROWS)
+    order = np.random.default_rng(loop.spec.train.seed).permutation(len(positions))
+    rows = {
+        name: values[order] for name, values in feeds.feed_at(prepared, "validation", preparation, positions).items()
+    }
+    weights = weights_of(prepared, "validation")
+    truth, weight = target[positions][order], None if weights is None else weights[positions][order]
+    metric = metric_of(loop.spec.goal, preparation, loop.project.folder).at(preparation.class_head.decision)
+
+    def run(shuffled: Iterable[Feed]) -> np.ndarray:
+        return predict(graph, shuffled, preparation)
+
+    def loss(prediction: np.ndarray) -> float:
+        num = len(prediction)
+        return -metric.sign * metric.weighted(truth[:num], prediction, None if weight is None else weight[:num])(
+            np.ones(num)
+        )
+
+    return measure_importances(run, rows, places, loss, loop.spec.train.seed)
