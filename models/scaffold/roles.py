@@ -52,7 +52,7 @@ def id_reason(name: str, column: pa.ChunkedArray, num_values: int) -> str | None
         return NAMED
     if not pa.types.is_integer(column.type):
         return None
-    if _has_word(name, _ID_WORDS) or _has_word(name, _ID_ENDINGS):
+    if is_named_as_id(name):
         return NAMED
     values = column.to_numpy()
     is_ordered = bool((values[1:] > values[:-1]).all() or (values[1:] < values[:-1]).all())
@@ -105,6 +105,11 @@ def _ranks(column: pa.ChunkedArray) -> np.ndarray:
     """Return a number for each different value, int64 (rows,)."""
     ranks: np.ndarray = column.combine_chunks().dictionary_encode().indices.to_numpy().astype(np.int64)
     return ranks
+
+
+def is_named_as_id(name: str) -> bool:
+    """Return whether a word of a column's name says that its values name something."""
+    return _has_word(name, _ID_WORDS) or _has_word(name, _ID_ENDINGS)
 
 
 def times_of_rows(table: pa.Table) -> list[str]:

@@ -18,9 +18,10 @@ from models.inputs.rows import kind_of_texts
 from models.inputs.types import as_text, is_text
 from models.kinds.task import PerTask, Task
 from models.project_spec.blocks import Data
+from models.scaffold.columns import input_lines, num_values, plain_id
 from models.scaffold.dates import FILE, SOURCE, formats_of, with_dates
 from models.scaffold.expectations import expectation_lines, yaml_text, yaml_value
-from models.scaffold.roles import BEHAVES, Panel, id_reason, is_date, panel_of, times_of_rows
+from models.scaffold.roles import BEHAVES, NAMED, Panel, id_reason, is_date, panel_of, times_of_rows
 from models.scaffold.series import SeriesShape, recognise
 from models.scaffold.text_forms import TextForm, is_number_name, is_useless_as_text, text_forms
 from models.sources.read import read_source
@@ -42,12 +43,12 @@ _MAX_SLICE = 10
 _FEWEST_TIMES = 10
 
 
+Formats = Mapping[str, str]
+"""The form of the dates of each column of texts that a written source reads as dates."""
+
+
 def guess_spec(
-    path: Path,
-    name: str,
-    target: str | None = None,
-    source: str | None = None,
-    formats: Mapping[str, str] | None = None,
+    path: Path, name: str, target: str | None = None, source: str | None = None, formats: Formats | None = None
 ) -> str:
     """Return the text of a valid `project.yaml` for a file, with comments.
 
@@ -62,21 +63,15 @@ def guess_spec(
         DataError: The file cannot be read, or the target is of a type that cannot be predicted.
         UsageError: The target does not exist, or has no values to learn.
     """
-    formats = formats or {}
-    table = with_dates(read_source(path), formats)
-    source = SOURCE if formats else source
+    table = with_dates(read_source(path), formats or {})
     target = target or guess_target(table)
     targets = _target_names(target, table.column_names)
-    data = Data(source=source or str(path), target=targets if len(targets) > 1 else targets[0])
-    answered = table.filter(pc.invert(pa.array(unanswered(table, data))))
-    if not answered.num_rows:
-        raise UsageError(f"--target: {target!r} has no value at all in {table.num_rows} rows: name another column")
+    data = Data(source=SOURCE if formats else source or str(path), target=targets if len(targets) > 1 else targets[0])
+    answered = _answered(table, data, target)
     task, group = _guess_task(answered, data)
     guess = _GUESSES[task]
     forms, roles = text_forms(table), [*targets, *([group] if group else [])]
-    unread = {*roles, *forms}
-    read = {name: _kind_of(table.column(name)) for name in table.column_names if name not in unread}
-    kinds = {name: kind for name, kind in read.items() if kind}
+    kinds = _kinds_of_texts(table, {*roles, *forms})
     is_forecast = len(targets) == 1 and answered.num_rows >= TARGET_PRESENT * table.num_rows
     shape = guess.series(table, target) if is_forecast else None
     drop, inputs = _inputs(table, roles, kinds, forms)
@@ -85,19 +80,16 @@ def guess_spec(
     dates = [time] if time and is_date(table, time) else []
     if not inputs and not shape:
         raise UsageError(_no_inputs(path, target, drop))
+    named_kinds = {} if shape else {**kinds, **dict.fromkeys(dates, "datetime")}
     lines = [
         f"# {table.num_rows} rows, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
-        *(f"# {FILE} reads {yaml_text(column)} as dates of the form {form}." for column, form in formats.items()),
+        *(f"# {FILE} reads {yaml_text(column)} as dates ({form})." for column, form in (formats or {}).items()),
         *_doubt_lines(table, data, forms, drop),
-        f"name: {name}",
-        "",
-        "data:",
-        f"  source: {yaml_text(data.source)}",
-        f"  target: {yaml_value(targets) if len(targets) > 1 else yaml_text(target)}",
-        *([] if shape else [f"  task: {task}  # {guess.why(answered.select(targets))}"]),
+        *_data_lines(name, data),
+        *([] if shape else [*_id_lines(table, drop), f"  task: {task}  # {guess.why(answered.select(targets))}"]),
         *([] if shape or group else _unlabelled_lines(table.num_rows - answered.num_rows, table.num_rows)),
         *(_series_lines(shape) if shape else _split_lines(time, guess.split, group, panel)),
-        *_feature_lines(drop, {} if shape else {**kinds, **dict.fromkeys(dates, "datetime")}),
+        *_feature_lines(table.select([] if shape else inputs), drop, named_kinds),
         *expectation_lines(table, inputs, targets[0]),
         "",
         *guess.goal_lines(answered.column(targets[0])),
@@ -119,7 +111,7 @@ def _inputs(
 
 def _refuse_constants(targets: pa.Table) -> None:
     for name, column in zip(targets.column_names, targets.columns, strict=True):
-        if _num_values(column) < 2:
+        if num_values(column) < 2:
             raise UsageError(f"--target: every row has the same {name!r}: name a column that differs")
 
 
@@ -154,6 +146,20 @@ def _kind_of(column: pa.ChunkedArray) -> str:
     return kind_of_texts(as_text(column), "") if is_text(column.type) else ""
 
 
+def _answered(table: pa.Table, data: Data, target: str) -> pa.Table:
+    """Return the rows that have a target."""
+    answered = table.filter(pc.invert(pa.array(unanswered(table, data))))
+    if not answered.num_rows:
+        raise UsageError(f"--target: {target!r} has no value at all in {table.num_rows} rows: name another column")
+    return answered
+
+
+def _kinds_of_texts(table: pa.Table, unread: Collection[str]) -> dict[str, str]:
+    """Return the kinds of the columns of texts that read like one, but for some."""
+    kinds = {name: _kind_of(table.column(name)) for name in table.column_names if name not in unread}
+    return {name: kind for name, kind in kinds.items() if kind}
+
+
 def _doubt_lines(table: pa.Table, data: Data, forms: Mapping[str, TextForm], drop: Collection[str]) -> Iterator[str]:
     """Yield comments on columns whose values look like another type than the one they have, and on their classes."""
     values = [name for name in table.column_names if is_number_name(name)]
@@ -180,21 +186,15 @@ def _not_features(table: pa.Table, roles: Collection[str], forms: Mapping[str, T
         if column.null_count == len(column):
             yield name, "no value at all"
             continue
-        num_values = None if pa.types.is_nested(column.type) else _num_values(column)
-        if num_values is None:
+        count = None if pa.types.is_nested(column.type) else num_values(column)
+        if count is None:
             yield name, f"of type {column.type}"
-        elif num_values == 1 and not column.null_count:
+        elif count == 1 and not column.null_count:
             yield name, "always the same"
-        elif name in forms and is_useless_as_text(column, num_values):
+        elif name in forms and is_useless_as_text(column, count):
             yield name, f"{forms[name].kind} as text, such as {yaml_text(forms[name].example)}"
-        elif reason := id_reason(name, column, num_values):
+        elif reason := id_reason(name, column, count):
             yield name, reason
-
-
-def _num_values(column: pa.ChunkedArray) -> int:
-    kind = column.type
-    plain = column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
-    return int(pc.count_distinct(plain).as_py())
 
 
 def _guess_task(answered: pa.Table, data: Data) -> tuple[Task, str | None]:
@@ -215,15 +215,15 @@ def _group_of(table: pa.Table, targets: Sequence[str]) -> str | None:
     grades, groups = table.column(targets[0]), table.column(group)
     is_graded = pa.types.is_integer(grades.type) and 0 <= pc.min(grades).as_py() <= pc.max(grades).as_py()
     is_graded = is_graded and pc.max(grades).as_py() <= LARGEST_GRADE
-    return str(group) if is_graded and not groups.null_count and 2 * _num_values(groups) <= len(groups) else None
+    return str(group) if is_graded and not groups.null_count and 2 * num_values(groups) <= len(groups) else None
 
 
 def _why_numbers(targets: pa.Table) -> str:
-    return "each is a number" if targets.num_columns > 1 else f"{_num_values(targets.column(0))} different values"
+    return "each is a number" if targets.num_columns > 1 else f"{num_values(targets.column(0))} different values"
 
 
 def _why_classes(targets: pa.Table) -> str:
-    return f"{_num_values(targets.column(0))} classes"
+    return f"{num_values(targets.column(0))} classes"
 
 
 def _why_labels(targets: pa.Table) -> str:
@@ -231,7 +231,7 @@ def _why_labels(targets: pa.Table) -> str:
 
 
 def _why_grades(targets: pa.Table) -> str:
-    return f"{_num_values(targets.column(0))} grades; the rows of a group are put in order"
+    return f"{num_values(targets.column(0))} grades; the rows of a group are put in order"
 
 
 def _accept(targets: pa.Table) -> None:
@@ -269,7 +269,7 @@ def _unlabelled_lines(num_unanswered: int, num_rows: int) -> Iterator[str]:
 def _split_time(table: pa.Table, inputs: Sequence[str], panel: Panel | None) -> str | None:
     """Return the column of times to split by: there are other inputs, and it has enough values and none is missing."""
     named = [panel.time] if panel else []
-    times = [name for name in [*named, *times_of_rows(table)] if _num_values(table.column(name)) >= _FEWEST_TIMES]
+    times = [name for name in [*named, *times_of_rows(table)] if num_values(table.column(name)) >= _FEWEST_TIMES]
     return times[0] if times and set(inputs) - {times[0]} else None
 
 
@@ -304,8 +304,24 @@ def _series_lines(shape: SeriesShape) -> Iterator[str]:
     yield f"  split: {{by: time, column: {yaml_text(shape.time)}}}"
 
 
-def _feature_lines(drop: dict[str, str], kinds: dict[str, str]) -> Iterator[str]:
+def _data_lines(name: str, data: Data) -> Iterator[str]:
+    target = data.targets if len(data.targets) > 1 else data.targets[0]
+    yield f"name: {name}"
+    yield ""
+    yield "data:"
+    yield f"  source: {yaml_text(data.source)}"
+    yield f"  target: {yaml_text(target) if isinstance(target, str) else yaml_value(target)}"
+
+
+def _id_lines(table: pa.Table, drop: Mapping[str, str]) -> Iterator[str]:
+    name = plain_id(table, [name for name, reason in drop.items() if reason == NAMED])
+    if name is not None:
+        yield f"  id: {yaml_text(name)}  # another value in every row: it names rows, for labels that come later"
+
+
+def _feature_lines(inputs: pa.Table, drop: dict[str, str], kinds: dict[str, str]) -> Iterator[str]:
     yield "  features:"
+    yield from input_lines(inputs, kinds)
     for kind in dict.fromkeys(kinds.values()):
         yield from (f"    # {line}" for line in _ADVICE.get(kind, ()))
     if kinds:
@@ -321,7 +337,7 @@ def _feature_lines(drop: dict[str, str], kinds: dict[str, str]) -> Iterator[str]
 
 def _slice_lines(table: pa.Table, columns: list[str]) -> Iterator[str]:
     few = [name for name in columns if is_text(table.schema.field(name).type)]
-    few = [name for name in few if 2 <= _num_values(table.column(name)) <= _MAX_SLICE]
+    few = [name for name in few if 2 <= num_values(table.column(name)) <= _MAX_SLICE]
     if few:
         yield "judge:"
         yield "  # Each value of these is judged by itself, so that no group pays for the average."
