@@ -15,7 +15,7 @@ from models.judge.baseline import trivial_baseline
 from models.kinds.task import TASKS, PerLink, refusal
 from models.metrics.metrics import METRICS, Metric, metric_of
 from models.metrics.outputs import Output
-from models.nets.catalogue import NAIVE
+from models.nets.catalogue import FALLBACKS
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
 from models.training.ensemble import combined, selected, shrunk
@@ -54,7 +54,7 @@ def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) 
         scores[name] = side.scores(outputs[name], blocks)
     document = {"scores": scores, "constant": side.constant(), "weights": {}, "joined": None}
     document["joined_by"] = side.joined_by.name
-    naive = [name for name, job in finished.items() if job.model.net == NAIVE]
+    naive = sorted(finished.keys() & FALLBACKS)
     return {**document, **_joined(outputs, side, blocks, naive)} if is_joined else document
 
 

@@ -80,6 +80,8 @@ class CatalogueEntry:
     """Steps that an epoch of a small table has at least, by smaller batches; 0: the usual batch."""
     fewest_epochs: int = 5
     """Epochs of its first trial, however many examples there are and however long one takes."""
+    continues_window: bool = False
+    """Whether of series it maps the target's window, as the linear reference forecast does."""
     reads_words: bool = False
     """Whether it takes the words of a table's texts in their order, beside the features of the texts."""
 
@@ -245,6 +247,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         no_gpu="a linear model is fitted by few passes over all rows, in one process",
         defaults={"model.l2": 1.0},
         of_tables=("model.l2",),
+        continues_window=True,
     ),
     "naive": CatalogueEntry(
         "models.nets.linear:build_naive",
@@ -255,6 +258,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         fit="models.training.linear:fit_naive",
         modules=(),
         no_gpu="a naive forecast takes a value of the window as it is",
+        continues_window=True,
     ),
     "descriptors": CatalogueEntry(
         "models.nets.descriptors:build",
@@ -306,8 +310,8 @@ FAMILIES_OF: dict[Kind, tuple[str, ...]] = {
 """The same for each kind of data that has a choice."""
 OF_TEXTS = "transformer"
 """A further family of tables with a declared text column: it reads the words, beside the linear scores of n-grams."""
-NAIVE = "naive"
-"""The family of series whose forecast a model must beat; ensembles of few examples fall back on it."""
+FALLBACKS = frozenset({"naive"})
+"""Families that ensembles fall back on whose weights few examples chose."""
 ENSEMBLE = "ensemble"
 """The net of a model that a search joined from several families: see models/training/ensemble.py."""
 _DEFAULT: dict[Kind, str] = {"table": FAMILIES[0], "image": "cnn", "series": "trees", "text": "decoder"}

@@ -337,7 +337,7 @@ def _unlearnable(spec: Spec, net: str, *, is_choice: bool) -> _Misfit | None:
     if row_of(net).by_descent:
         return None
     if window is not None:
-        if net in ("linear", "naive") and window.reference == "none":
+        if row_of(net).continues_window and window.reference == "none":
             reason = "continues the window, but data.window.reference is none"
             return _Misfit(f"model.net: {net} {reason}: leave the reference out, or {TAKE_A_NET}", reason)
         if loss is not None:
