@@ -71,7 +71,6 @@ def write_card(loop: Loop) -> tuple[StepRecord, bool]:
 
 def _card(loop: Loop, inputs: Inputs) -> Any:
     from models.export.variants import VariantMeasurement
-    from models.judge.next_steps import next_steps
     from models.judge.verdict import Verdict
     from models.report.card import Card
     from models.report.inputs import input_rows
@@ -115,7 +114,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         samples=_samples(exported),
         variants=[VariantMeasurement.model_validate(variant) for variant in exported["variants"]],
         usage=_usage(loop.spec, number, exported.get("input_example")),
-        next_steps=next_steps(judged),
+        next_steps=_next_steps(judged),
         warnings=inputs["judge"].result.get("warnings", []),
         limits=_limits(loop.spec, preparation),
         links=_links(loop.state, loop.id),
@@ -214,6 +213,12 @@ _DECISIONS: PerTask[Callable[[dict[str, Any], TargetEncoding, bool], dict[str, A
     "language": _nothing_decided,
     "ranking": _nothing_decided,
 }
+
+
+def _next_steps(verdict: Any) -> list[str]:
+    from models.judge.next_steps import next_steps
+
+    return next_steps(verdict)
 
 
 def _importances(inputs: Inputs) -> Any:

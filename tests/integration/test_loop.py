@@ -169,15 +169,7 @@ def test_what_it_cost_is_told_a_trial_a_run_a_search_and_a_version(first: Loop) 
     trials = client().search_runs([run.info.experiment_id], f"tags.`mlflow.parentRunId` = '{run.info.run_id}'")
     assert sum(trial.data.metrics["cost/flops"] for trial in trials) == told["cost/search/flops"]
     assert float(champion.tags["loopline.cost.flops"]) == pytest.approx(told["cost/total/flops"], rel=1e-5)
-    assert "device-seconds, with the search" in (first.state / "card.html").read_text()
-
-
-def test_the_card_says_which_columns_matter_and_what_that_cost(first: Loop) -> None:
-    importances = first.done["judge"].result["importances"]
-    assert [row["column"] for row in importances["columns"]] == ["c", "x"], "the answer follows from c"
-    assert importances["columns"][0]["low"] > 0.1
-    assert 0 < importances["cpu_s"] < 10
-    assert "Which columns matter" in (first.state / "card.html").read_text()
+    assert re.search("Which columns.*device-seconds, with the search", (first.state / "card.html").read_text(), re.S)
 
 
 def test_the_version_answers_where_there_is_no_loopline(first: Loop, tmp_path: Path) -> None:
