@@ -63,9 +63,9 @@ def parity(
 
 
 def _cure(nets: Sequence[str]) -> str:
-    own = ", ".join(filter(is_own_code, nets))
-    if own:
-        return f"{own} has what the export translates wrongly: replace what is unusual there, as a branch on a shape"
+    names = ", ".join(filter(is_own_code, nets))
+    if names:
+        return f"{names} has what the export translates wrongly: replace what is unusual there, as a branch on a shape"
     return "Loopline's export is at fault, not the data or the spec: report it with this message; another net may do"
 
 

@@ -82,6 +82,8 @@ class CatalogueEntry:
     """Epochs of its first trial, however many examples there are and however long one takes."""
     continues_window: bool = False
     """Whether of series it maps the target's window, as the linear reference forecast does."""
+    counts_steps: bool = False
+    """Whether its default epochs make so many steps where a spec names it, too; else they are the spec's ten."""
     reads_words: bool = False
     """Whether it takes the words of a table's texts in their order, beside the features of the texts."""
 
@@ -150,6 +152,19 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.dropout": 0.25,
         },
         shared_by=(),
+        counts_steps=True,
+    ),
+    "resnet": CatalogueEntry(
+        "models.nets.resnet:build",
+        ("image",),
+        {
+            "train.lr": Dimension(low=3e-3, high=3e-2, log=True),
+            "train.weight_decay": Dimension(low=1e-2, high=2e-1, log=True),
+        },
+        defaults={"train.lr": 1e-2, "train.weight_decay": 5e-2},
+        shared_by=(),
+        fewest_epochs=1,
+        counts_steps=True,
     ),
     "gru": CatalogueEntry(
         "models.nets.rnn:build_gru",
@@ -164,8 +179,11 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.dropout": 0.0,
         },
         shared_by=(),
+        counts_steps=True,
     ),
-    "lstm": CatalogueEntry("models.nets.rnn:build_lstm", ("series", "text"), _RECURRENT_SPACE, shared_by=()),
+    "lstm": CatalogueEntry(
+        "models.nets.rnn:build_lstm", ("series", "text"), _RECURRENT_SPACE, shared_by=(), counts_steps=True
+    ),
     "transformer": CatalogueEntry(
         "models.nets.transformer:build",
         ("table", "image", "series"),
@@ -196,6 +214,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.layers": Dimension(low=2, high=6, integer=True),
             "model.dropout": Dimension(low=0.0, high=0.3),
         },
+        counts_steps=True,
     ),
     "trees": CatalogueEntry(
         "models.training.tree_parameters:TreeArguments",
@@ -276,6 +295,7 @@ OWN_NET = CatalogueEntry(
     get_args(Kind),
     _TRAIN_SPACE,
     defaults={"train.lr": 1e-3, "train.weight_decay": 1e-2, "train.patience": 10},
+    counts_steps=True,
     reads_words=True,
 )
 ESTIMATOR = CatalogueEntry(
@@ -305,7 +325,7 @@ FAMILIES = ("trees", "linear", "mlp")
 FAMILIES_OF: dict[Kind, tuple[str, ...]] = {
     "table": FAMILIES,
     "series": ("trees", "linear", "gru", "naive"),
-    "image": ("descriptors", "cnn"),
+    "image": ("descriptors", "resnet"),
 }
 """The same for each kind of data that has a choice."""
 OF_TEXTS = "transformer"
@@ -314,7 +334,7 @@ FALLBACKS = frozenset({"naive"})
 """Families that ensembles fall back on whose weights few examples chose."""
 ENSEMBLE = "ensemble"
 """The net of a model that a search joined from several families: see models/training/ensemble.py."""
-_DEFAULT: dict[Kind, str] = {"table": FAMILIES[0], "image": "cnn", "series": "trees", "text": "decoder"}
+_DEFAULT: dict[Kind, str] = {"table": FAMILIES[0], "image": "resnet", "series": "trees", "text": "decoder"}
 
 
 def net_name(net: str, kind: Kind) -> str:

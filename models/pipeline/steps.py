@@ -67,7 +67,12 @@ ENCODING_CODE = ("models.data.encode", INPUT_ROWS)
 """What makes tensors of prepared rows."""
 EXPORT_CODE = ("models.export.export", INPUT_ROWS, INPUT_NODES)
 """What makes the graph of a trained model."""
-_TRAINING_CODE = (*ENCODING_CODE, "models.training.rank", "models.export.validation_scores")
+_TRAINING_CODE = (
+    *ENCODING_CODE,
+    "models.training.rank",
+    "models.training.batches.flips",
+    "models.export.validation_scores",
+)
 STEPS = (
     Step(
         "ingest",
@@ -109,7 +114,7 @@ STEPS = (
         "search",
         after=("prepare",),
         external=("start",),
-        reads=(*_TRAINING, "-train.refit", "search", "-search.workers", "-search.on"),
+        reads=(*_TRAINING, "data.image", "-train.refit", "search", "-search.workers", "-search.on"),
         code=("tasks.steps.search", "models.planner.epoch_work", *_TRAINING_CODE),
         libraries=("torch", "optuna"),
         references=("model.net", "goal.metric", "train.loss", "train.augment.function"),

@@ -73,7 +73,9 @@ class Search(SpecBlock):
         description="k > 1: k-fold cross-validation over train and validation rows. Series and a split by time: each "
         "of k blocks is judged by a model of the rows before it.",
     )
-    epochs: Whole | None = Field(None, ge=1, description="Epochs of a trial; default: half of train.epochs.")
+    epochs: Whole | None = Field(
+        None, ge=1, description="Epochs of a trial; default: half of train.epochs, all where that is not set."
+    )
     sample: Annotated[float, Field(gt=0, le=1)] = Field(1.0, description="Share of the training rows a trial sees.")
     budget_s: float | None = Field(
         None,
@@ -82,7 +84,8 @@ class Search(SpecBlock):
         "rounds and operations, not by the clock, so that the search can be repeated. Default: where `model.net: auto` "
         "chooses between families, 15 times the first trial, between 6 and 600. There a net's first trial has only the "
         "epochs that fit into it, its later ones end in their middle, and the trials from which a family starts count "
-        "that family's work alone. Else none.",
+        "that family's work alone. A net of pictures, series or texts and one of your own, if train.epochs is "
+        "not set: 3 times the first trial. Else none.",
     )
     patience: Whole | None = Field(
         None,

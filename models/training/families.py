@@ -25,20 +25,25 @@ from models.project_spec.blocks import Spec
 from models.project_spec.references import is_own_code
 from models.project_spec.search import Dimension
 from models.training.job import InitialWeights
-from models.training.search_space import MEMBERS, NET, TrialSuggestions, member_names, member_nets, suggest
+from models.training.optimisation.course import (
+    AUGMENT,
+    CEILINGS_S,
+    CHOICE_CEILINGS_S,
+    EPOCHS,
+    PATIENCE,
+    course,
+    patience_of,
+)
+from models.training.search_course import budget_s
+from models.training.search_space import MEMBERS, NET, Trial, TrialSuggestions, member_names, member_nets, suggest
 from models.training.tree_parameters import check_parameter, is_parameter
 
 TAKE_A_NET = "take a net, such as gru"
 """The cure for what trees on series do not do."""
-EPOCHS = "train.epochs"
 FEWEST_FOR_WORDS = 20_000
 """Training rows from which `auto` tries the net that reads words: so many texts n-grams learn from, and no more."""
 TEXTS_PATIENCE = 1
 """Trials without an improvement after which a search ends where texts are all inputs: scores leave little to tune."""
-# Steps of a net's training that the validation score may stop earlier; a small table is seen at most 60 times.
-_STEPS, _MOST_EPOCHS = 3000, 60
-# The bounds of a batch that is smaller for a small table; the largest is the usual batch.
-_SMALLEST_BATCH, _BATCH = 32, 256
 
 
 class FurtherArguments(NamedTuple):
@@ -60,6 +65,7 @@ class Family:
 
     Each of `starts` changes some of these values for a further trial. `names`: a dimension's name in the study, where
     it is not its path. `epochs`: of the first trial, if they follow from the number of training examples; else 0.
+    `ceiling_s`: work that these may take whatever the budget, in seconds of a reference core.
     """
 
     dimensions: Mapping[str, Dimension]
@@ -67,10 +73,16 @@ class Family:
     starts: Sequence[Mapping[str, Any]] = ()
     names: Mapping[str, str] = field(default_factory=dict)
     epochs: int = 0
+    ceiling_s: float = 0.0
 
     def named(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return values by their paths as values by their names in the study."""
         return {self.names.get(path, path): value for path, value in values.items()}
+
+    def of_epochs(self, epochs: int) -> Family:
+        """Return the family with so many default epochs, and the patience of its course."""
+        patience = {PATIENCE: patience_of(epochs)} if self.ceiling_s and PATIENCE in self.defaults else {}
+        return replace(self, defaults={**self.defaults, EPOCHS: epochs, **patience})
 
     def by_path(self, values: Mapping[str, Any]) -> dict[str, Any]:
         """Return values by their names in the study as values by their paths."""
@@ -93,6 +105,28 @@ class SearchSpace:
     def is_choice(self) -> bool:
         """Whether the net is itself a dimension."""
         return len(self.families) > 1
+
+    @property
+    def counts_steps(self) -> bool:
+        """Whether there is one net alone, and its length is the default."""
+        return not self.is_choice and any(family.epochs for family in self.families.values())
+
+    @property
+    def has_whole_trials(self) -> bool:
+        """Whether each trial has the length of the training, so that the best one is not trained again."""
+        return self.is_choice or self.counts_steps
+
+    def budget_s(self, trials: Sequence[Trial]) -> float:
+        """Return the default budget in work; infinite without one."""
+        return budget_s(trials, self.is_choice) if self.has_whole_trials else math.inf
+
+    @property
+    def begins_with(self) -> dict[str, Any] | None:
+        """The values of the first trial of a net that counts its steps; None if it has no default for each."""
+        net, family = next(iter(self.families.items()))
+        first = self.first(net)
+        first.pop(NET)
+        return first if self.counts_steps and first.keys() == family.dimensions.keys() else None
 
     @property
     def names(self) -> dict[str, str]:
@@ -131,7 +165,7 @@ class SearchSpace:
     def settings(self, params: Mapping[str, Any]) -> dict[str, Any]:
         """Return all settings of a trial: its family, that family's defaults, then the drawn values."""
         if not self.is_auto:
-            return dict(params)
+            return {**next(iter(self.families.values())).defaults, **params} if self.families else dict(params)
         net = params.get(NET) or self._first_with(params)
         if net not in self.families:
             return {NET: net, **params}
@@ -147,11 +181,24 @@ class SearchSpace:
         """
         families = dict(self.families)
         for net, seconds in epoch_s.items():
-            usual = families[net].epochs
-            fitting = max(row_of(net).fewest_epochs, int(budget / seconds)) if seconds else usual
-            defaults = {**families[net].defaults, EPOCHS: min(usual, fitting)}
-            families[net] = replace(families[net], defaults=defaults)
+            usual, limit_s = families[net].epochs, max(budget, families[net].ceiling_s)
+            fitting = max(row_of(net).fewest_epochs, int(limit_s / seconds)) if seconds else usual
+            families[net] = families[net].of_epochs(min(usual, fitting))
         return replace(self, families=families)
+
+    @property
+    def augments(self) -> bool:
+        """Whether pictures are augmented by default."""
+        return any(AUGMENT in family.defaults for family in self.families.values())
+
+    def flipped(self) -> SearchSpace:
+        """Return the space with pictures that are flipped too, where they are augmented by default."""
+        families = {
+            net: replace(family, defaults={**family.defaults, AUGMENT: {**family.defaults[AUGMENT], "flip": True}})
+            for net, family in self.families.items()
+            if AUGMENT in family.defaults
+        }
+        return replace(self, families={**self.families, **families})
 
     def _first_with(self, params: Mapping[str, Any]) -> str:
         """Return the first family that has the arguments among the values, which name no net."""
@@ -236,7 +283,7 @@ def search_space(
     Args:
         spec: The project's spec.
         start: Initial weights: a net that begins with them keeps their shape and has their arguments.
-        num_train: Training examples, from which a net's default number of epochs follows: about 3,000 steps.
+        num_train: Training examples, from which a net's default number of epochs follows; 0: not known yet.
         metric: Short name of the goal's metric: of the absolute error, trees search their objective too.
         base: The folder of the spec, from which the files of references start.
         is_of_texts: Whether columns of texts are all inputs: each family then has one trial before they are compared.
@@ -254,19 +301,28 @@ def search_space(
         begins = start is not None and start.suit(net, spec.train)
         usual = _usual_space(family.space, begins)
         dimensions = spec.search.space or {path: dimension for path, dimension in usual.items() if path not in left_out}
-        if len(nets) == 1:
+        is_alone = len(nets) == 1
+        if is_alone and not (num_train and family.counts_steps):
             families[net] = Family(dimensions, {})
             continue
-        passes = _passes(spec, net, num_train)
-        defaults = {**family.defaults, **passes}
+        passes = course(spec, net, num_train)
+        defaults = {**(_of_training(family.defaults, passes) if is_alone else family.defaults), **passes}
         if start is not None and begins:
             defaults = {path: value for path, value in defaults.items() if path in usual or path.startswith("train.")}
             defaults |= {f"model.{name}": value for name, value in start.arguments(net).items()}
         defaults_left = {path: value for path, value in defaults.items() if path not in left_out}
         epochs = passes.get(EPOCHS, 0) if EPOCHS in defaults_left else 0
         starts = family.starts if is_table and not is_of_texts else ()
-        families[net] = Family(dimensions, defaults_left, starts, epochs=epochs)
+        ceiling = (CEILINGS_S if is_alone else CHOICE_CEILINGS_S)[spec.data.kind]
+        families[net] = Family(dimensions, defaults_left, starts, epochs=epochs, ceiling_s=ceiling)
     return _apart(SearchSpace(families, is_auto(spec), TEXTS_PATIENCE if is_of_texts and len(nets) > 1 else None))
+
+
+def _of_training(defaults: Mapping[str, Any], passes: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the defaults of `train`, with a patience: a net that the spec names keeps its own arguments."""
+    return {PATIENCE: patience_of(passes[EPOCHS])} | {
+        path: value for path, value in defaults.items() if path.startswith("train.")
+    }
 
 
 def _usual_space(space: Mapping[str, Dimension], is_fixed: bool) -> dict[str, Dimension]:
@@ -290,18 +346,6 @@ def _apart(space: SearchSpace) -> SearchSpace:
         renamed = [path for path, form in forms.items() if first.setdefault(path, form) != form]
         families[net] = replace(family, names={path: f"{path} of {space.names[net]}" for path in renamed})
     return replace(space, families=families)
-
-
-def _passes(spec: Spec, net: str, num_train: int) -> dict[str, int]:
-    """Return the default epochs of a net that is trained by gradient descent, and the batch if the net has its own."""
-    if not row_of(net).by_descent:
-        return {}
-    passes, usual_steps = {}, row_of(net).steps_an_epoch
-    if usual_steps and "batch" not in spec.train.model_fields_set:
-        fitting = 2 ** round(math.log2(max(1, num_train) / usual_steps))
-        passes["train.batch"] = max(_SMALLEST_BATCH, min(_BATCH, fitting))
-    steps = max(1.0, num_train / (passes.get("train.batch") or spec.train.batch or _BATCH))
-    return {**passes, EPOCHS: max(row_of(net).fewest_epochs, min(_MOST_EPOCHS, round(_STEPS / steps)))}
 
 
 def _misfit(spec: Spec, net: str) -> str:

@@ -26,6 +26,8 @@ CHECKPOINTS, CHECKPOINT_MANIFEST = "checkpoints", "manifest.json"
 """The folder of a job's checkpoints, and the file of each checkpoint with the hashes of the others, written last."""
 FIRST_FIT, REFIT = "first-fit", "refit"
 """The subfolders of a refitted model's job: the fit on the training rows, and that on the validation rows too."""
+LONGER = "longer training"
+"""The key of a step's result with the sentence about nets whose score still rose."""
 
 Stage = Literal["train", "pretrain", "teacher"]
 FoldBy = Literal["random", "blocks", "groups"]

@@ -25,6 +25,8 @@ SHARE = 0.05
 """this share of what the leader gains over a constant prediction, which tuning may win back."""
 TOLERANCE = 0.005
 """An improvement counts if it is more than this share of the leader's gain over a constant prediction."""
+FITS_OF_A_NET = 3
+"""The default budget of a search of one net that counts its steps, in works of its first trial."""
 FITS = 15
 """The default budget of a search over families, in works of its first trial, at least"""
 LEAST_S = 6.0
@@ -207,8 +209,13 @@ def is_stalled(trials: Sequence[Trial], direction: str, patience: int, tolerance
     return since >= patience
 
 
-def budget_s(trials: Sequence[Trial]) -> float:
-    """Return the default budget of a search over families: so many works of its first trial, within bounds."""
+def budget_s(trials: Sequence[Trial], is_choice: bool = True) -> float:
+    """Return the default budget of a search over families, or of a named net that counts its steps.
+
+    So many works of the first trial; of families within bounds.
+    """
+    if not is_choice:
+        return FITS_OF_A_NET * trials[0].work_s if trials else math.inf
     return min(MOST_S, max(LEAST_S, FITS * trials[0].work_s)) if trials else MOST_S
 
 

@@ -21,6 +21,7 @@ from models.project_spec.blocks import Model, Train
 from models.training.costs.spec_memory import batch_may_exceed
 from models.training.families import SearchSpace
 from models.training.job import InitialWeights, TrainingJob, TrainingResult, begun
+from models.training.search_space import NET, with_params
 from tasks.host.workspace import Workspace
 from tasks.loop.inputs import Input
 from tasks.loop.loop import Loop
@@ -132,7 +133,7 @@ def run_here(rank_pool: RankPool, job: TrainingJob, on_epoch: OnEpoch | None = N
 def within_budget(
     rank_pool: RankPool, space: SearchSpace, budget_s: float, first_job: Callable[[str], TrainingJob]
 ) -> SearchSpace:
-    """Return the space with no more default epochs of a net than fit into the search's budget.
+    """Return the space with no more default epochs of a net than fit into the search's budget, or its own ceiling.
 
     Args:
         rank_pool: Counts the operations of the nets.
@@ -141,9 +142,32 @@ def within_budget(
         first_job: Gives the first job of a net.
     """
     reference = "models.planner.epoch_work:epoch_s"
-    nets = [net for net, family in space.families.items() if family.epochs]
+    nets = [net for net, family in space.families.items() if family.epochs and (budget_s or family.ceiling_s)]
     jobs = {net: first_job(net).as_json() for net in nets}
     return space.within(budget_s, {net: float(rank_pool.call(reference, job=plain)) for net, plain in jobs.items()})
+
+
+def within_ceiling(loop: Loop, prepared: Input, folder: Path, space: SearchSpace) -> SearchSpace:
+    """Return the space with no more default epochs of a net than its own ceiling allows, for a loop without trials."""
+
+    def first_job(net: str) -> TrainingJob:
+        model, train = with_params(loop.spec.model, loop.spec.train, space.settings({NET: net}))
+        return job(loop, prepared, folder, model, train.on_one_machine())
+
+    return within_budget(loop.rank_pool, space, 0.0, first_job)
+
+
+def with_flips(loop: Loop, prepared: Input, space: SearchSpace) -> SearchSpace:
+    """Return the space with pictures flipped where their mirror images keep the label, if it augments any by default.
+
+    Raises:
+        LooplineError: The tensors cannot be read.
+    """
+    if not space.augments:
+        return space
+    paths = {split: str(path) for split, path in tensors(loop.state, prepared).items()}
+    keeps = loop.rank_pool.call("models.training.batches.flips:may_flip", tensors=paths)
+    return space.flipped() if keeps else space
 
 
 def validation_value(rank_pool: RankPool, job: TrainingJob) -> float:

@@ -21,7 +21,7 @@ from models.project_spec.frequency import ROWS
 from models.project_spec.references import short_name
 from models.training.costs.summary import Costs, of_results
 from models.training.families import chosen_net
-from models.training.job import REFIT
+from models.training.job import LONGER, REFIT
 from models.training.search_space import shares_of, shown
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.loop_pages import page_of
@@ -94,6 +94,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
             **({"began with": trained["begun_with"] or "random weights"} if loop.spec.train.start else {}),
             "parameters": trained["num_parameters"],
             **_fits(trained),
+            **({LONGER: trained[LONGER]} if trained.get(LONGER) else {}),
             "seconds": round(trained["seconds"], 1),
             "ranks": trained["world_size"],
             "threads a rank": trained["threads"],

@@ -30,7 +30,6 @@ from models.training.search_course import (
     TOLERANCE,
     Comparison,
     FirstRound,
-    budget_s,
     choose,
     first_round,
     guarded,
@@ -54,7 +53,7 @@ from models.training.search_space import (
 from tasks.host import memory
 from tasks.loop.inputs import Input
 from tasks.loop.job_uploads import uploaded
-from tasks.loop.jobs import job, job_owner, run_here, within_budget
+from tasks.loop.jobs import job, job_owner, run_here, with_flips, within_budget, within_ceiling
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import begin
 from tasks.loop.probe import after_probe
@@ -88,16 +87,15 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
     @after_probe(loop, "search")
     def act(inputs: Inputs, folder: Path) -> StepResult:
         memory.release()  # memory of the data steps: from here on ranks train beside this process
-        _check_goal(loop.spec, inputs["prepare"])
-        base = loop.project.folder
-        space = search_space(loop.spec, base=base)
-        if loop.spec.search.trials:
-            preparation = Preparation.load(inputs["prepare"].folder)
-            start = begin(loop, inputs, families_of(loop.spec))
-            metric = metric_of(loop.spec.goal, preparation, loop.project.folder)
-            num_train = preparation.rows["train"]
-            is_of_texts = len(preparation.texts) == len(preparation.inputs) > 0
-            space = search_space(loop.spec, start, num_train, metric.name, base, is_of_texts)
+        base, trials, prepared = loop.project.folder, loop.spec.search.trials, inputs["prepare"]
+        _check_goal(loop.spec, prepared)
+        preparation = Preparation.load(prepared.folder)
+        start = begin(loop, inputs, families_of(loop.spec)) if trials else None
+        metric, num_train = metric_of(loop.spec.goal, preparation, base), preparation.rows["train"]
+        is_of_texts = len(preparation.texts) == len(preparation.inputs) > 0
+        name = metric.name if trials else ""
+        space = with_flips(loop, prepared, search_space(loop.spec, start, num_train, name, base, is_of_texts))
+        if trials:
             if space.dimensions:
                 with optuna_study.reaching_studies(loop.confirm):
                     return _Search(loop, inputs, folder, start, space, metric).run()
@@ -105,7 +103,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
                 "search: the spec sets every key that is searched by default, or there is none, so there is nothing to "
                 "search: name keys in search.space"
             )
-        settings = space.settings(loop.spec.search.settings or {})
+        settings = within_ceiling(loop, prepared, folder, space).settings(loop.spec.search.settings or {})
         write_json(folder / BEST_FILE, settings)
         return StepResult([folder / BEST_FILE], {"trials": 0, **({"params": settings} if settings else {})})
 
@@ -163,6 +161,8 @@ class _Search:
                 self._run_trials(pool, first - alone)
                 self._first_round = self._judge_first_round()
                 owed -= first
+            else:
+                self._space = within_budget(self._loop.rank_pool, self._space, 0.0, self._first_job)
             self._run_trials(pool, owed)
         return self._settle()
 
@@ -208,9 +208,9 @@ class _Search:
         return Comparison.model_validate(self._loop.rank_pool.call(reference, jobs=jobs, is_joined=is_joined))
 
     def _fixed_values(self) -> dict[str, Any] | None:
-        """Return the values of the next trial that are not drawn; None without a choice of families."""
+        """Return the values of the next trial that are not drawn; None if all are."""
         if not self._space.is_choice:
-            return None
+            return self._space.begins_with if self._position == 0 else None
         first_trials = self._first_trials()
         if self._position < len(first_trials):
             return first_trials[self._position]
@@ -239,7 +239,7 @@ class _Search:
 
     def _budget_s(self, trials: list[Trial]) -> float:
         """Return the budget of the search in work; infinite without one."""
-        return self._spec.budget_s or (budget_s(trials) if self._space.is_choice else math.inf)
+        return self._spec.budget_s or self._space.budget_s(trials)
 
     def _limit_s(self) -> float:
         """Return the work at which the next trial ends: what is left, after each family has had its first ones."""
@@ -339,7 +339,7 @@ class _Search:
     def _job(self, params: Mapping[str, Any], folder: Path, fold: tuple[int, int] | None, slot: int) -> TrainingJob:
         """Return the training job of a trial, or of one of its folds."""
         model, train = with_params(self._loop.spec.model, self._loop.spec.train, self._space.settings(params))
-        usual = train.epochs if self._space.is_choice else max(1, train.epochs // 2)
+        usual = train.epochs if self._space.has_whole_trials else max(1, train.epochs // 2)
         train = train.on_one_machine().model_copy(update={"epochs": self._spec.epochs or usual, "refit": False})
         return job(
             self._loop,

@@ -10,12 +10,14 @@ from pathlib import Path
 
 from models.files import write_json, write_text
 from models.metrics.metrics import metric_name
-from models.nets.catalogue import net_name, unused
+from models.nets.catalogue import net_name, row_of, unused
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
+from models.project_spec.references import short_name
 from models.training.checkpoints.finished import take_over
 from models.training.ensemble import fit_members, members_of, weights_of
-from models.training.job import JOB_FILE, REFIT, EpochReport, TrainingJob, TrainingResult
+from models.training.job import JOB_FILE, LONGER, REFIT, EpochReport, TrainingJob, TrainingResult
+from models.training.optimisation.course import still_rises
 from models.training.search_space import MEMBERS, member_nets, shown, with_params
 from tasks.loop.job_uploads import uploaded
 from tasks.loop.jobs import job, job_owner, run_here, validation_value
@@ -63,10 +65,19 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         run = _Training(loop, place, inputs["search"].file(BEST_FILE).with_name(TRIALS))
         with uploaded(loop, folder):
             result = fit_members(task, run, partial(validation_value, loop.rank_pool)) if members else run("", task)
+        longer = _longer(task, result)
+        if longer:
+            loop.report.note(f"train: {longer}")
         add_speeds(loop.workspace, result.speeds)
         started = ", ".join(member.name for member in members if member.job.start is not None)
         begun_with = f"{task.start.label}{f' ({started})' * bool(started)}" if task.start is not None else ""
-        summary = {**result.model_dump(mode="json"), "params": params, "begun_with": begun_with, ESTIMATOR: described}
+        summary = {
+            **result.model_dump(mode="json"),
+            "params": params,
+            "begun_with": begun_with,
+            ESTIMATOR: described,
+            LONGER: longer,
+        }
         loop.outbox.metrics(LOOP_RUN, {"num_parameters": result.num_parameters})
         if task.start is not None:
             loop.outbox.tags(LOOP_RUN, {"loopline.start": f"{task.start.label} {task.start.sha256[:16]}"})
@@ -74,6 +85,20 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         return StepResult([folder / MODEL_FILE, *weights_of(task, result)], summary)
 
     return loop.carry_out("train", act)
+
+
+def _longer(task: TrainingJob, result: TrainingResult) -> str:
+    """Return which nets may be better after a longer training; empty if none."""
+    names = {name: member.epochs for name, member in result.members.items()} or {task.model.net: result.epochs}
+    nets = {member.name: member.job.model.net for member in members_of(task)} or {task.model.net: task.model.net}
+    path = f"val_{metric_name(task.metric)}"
+    rising = {
+        name: len(epochs)
+        for name, epochs in names.items()
+        if row_of(nets[name]).by_descent and still_rises([epoch[path] for epoch in epochs], task.direction)
+    }
+    listed = ", ".join(f"{short_name(name)} (now {epochs})" for name, epochs in rising.items())
+    return f"the last epochs still raised the score of {listed}: a longer train.epochs may help" if listed else ""
 
 
 def _note_unused(report: Reporter, spec: Spec, nets: Sequence[str]) -> None:

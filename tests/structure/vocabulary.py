@@ -15,7 +15,7 @@ Trees = dict[str, ast.Module]
 TASKS = frozenset({"binary", "multiclass", "multilabel", "regression", "quantile", "language", "ranking"})
 DATA_KINDS = frozenset({"table", "image", "series", "text"})
 COLUMN_KINDS = frozenset({"numeric", "categorical", "datetime", "fitted"})
-_NETS = {"mlp", "tabm", "gru", "lstm", "decoder", "transformer", "cnn"}
+_NETS = {"mlp", "tabm", "gru", "lstm", "decoder", "transformer", "cnn", "resnet"}
 FAMILIES = frozenset({"trees", "linear", "descriptors", "naive", *_NETS})
 WORDS = {"task": TASKS, "data kind": DATA_KINDS, "kind of column": COLUMN_KINDS, "family": FAMILIES}
 

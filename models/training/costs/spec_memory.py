@@ -74,11 +74,11 @@ def _most_weights(spec: Spec, net: str) -> int:
     """Return an upper bound of the weights of a net of the catalogue for the least data that there can be."""
     numbers, image = whole_numbers(net, spec.model.arguments), spec.data.image
     layers, widest, head = max(1, numbers.get("layers", 1)), max(numbers.values()), 0
-    if net == "cnn":
+    if "stages" in numbers:
         widest = numbers["width"] << max(0, numbers["stages"] - 1)
         height, width = (image.height, image.width) if image else (1, 1)
         halved = max(0, min(numbers["stages"], min(height, width).bit_length() - 1))
-        head = widest * (height >> halved) * (width >> halved) * numbers["hidden"]
+        head = widest * (height >> halved) * (width >> halved) * numbers.get("hidden", 0)
     return _WEIGHTS_OF_LAYER * widest**2 * layers + head
 
 

@@ -28,6 +28,7 @@ READY: list[Any] = [
     ("trees", "table", "multiclass", {}),
     ("trees", "table", "regression", {}),
     ("cnn", "image", "multiclass", {"width": 4, "hidden": 8}),
+    ("resnet", "image", "multiclass", {"width": 4}),
     pytest.param(("gru", "series", "regression", {"hidden": 8}), marks=pytest.mark.soak),
     pytest.param(("trees", "series", "regression", {}), marks=pytest.mark.soak),
     pytest.param(("linear", "series", "horizons", {}), marks=pytest.mark.soak),

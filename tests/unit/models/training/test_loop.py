@@ -33,6 +33,12 @@ REGIMES = {
             }
         },
     ),
+    "resnet": (
+        "image",
+        "multiclass",
+        {"width": 4, "stages": 2},
+        {"augment": {"shift_pixels": 1, "flip": True}, "schedule": "one_cycle", "batch": 16},
+    ),
     "gru": (
         "series",
         "regression",
@@ -110,6 +116,7 @@ def test_killed_after_any_checkpoint_gives_the_same_bits(make_job, monkeypatch, 
         ("table", "multiclass", "transformer", {"width": 16, "layers": 1}),
         ("table", "regression", "mlp", {"hidden": 16}),
         ("image", "multiclass", "cnn", {"width": 8}),
+        ("image", "multiclass", "resnet", {"width": 8}),
         ("series", "regression", "gru", {"hidden": 16}),
         wide("series", "regression", "lstm", {"hidden": 16}),
     ],
