@@ -31,12 +31,14 @@ class InputRecord(FrozenModel):
 
     Attributes:
         PLURAL: What messages call several of them.
+        IS_SCORED: Whether its numbers are scores of the target already, which leave a search little to tune.
         kind: Key of `models.inputs.records.RECORDS`.
         form: What stages that read values of rows ask; they know no kinds.
         name: The input's name; usually that of its column.
     """
 
     PLURAL: ClassVar[str]
+    IS_SCORED: ClassVar[bool] = False
     kind: str
     form: Form
     name: str

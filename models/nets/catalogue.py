@@ -86,6 +86,8 @@ class CatalogueEntry:
     """Whether its default epochs make so many steps where a spec names it, too; else they are the spec's ten."""
     reads_words: bool = False
     """Whether it takes the words of a table's texts in their order, beside the features of the texts."""
+    fewest_rows: int = 0
+    """Training rows from which a search that names no families tries it."""
 
     def code(self, parts: Iterable[FamilyPart]) -> list[str]:
         """Return the references of the family's code that a step runs, with what declares its arguments."""
@@ -203,6 +205,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         },
         steps_an_epoch=100,
         fewest_epochs=2,
+        fewest_rows=20_000,  # so many texts n-grams learn from, and no more
         reads_words=True,
     ),
     "decoder": CatalogueEntry(

@@ -40,8 +40,6 @@ from models.training.tree_parameters import check_parameter, is_parameter
 
 TAKE_A_NET = "take a net, such as gru"
 """The cure for what trees on series do not do."""
-FEWEST_FOR_WORDS = 20_000
-"""Training rows from which `auto` tries the net that reads words: so many texts n-grams learn from, and no more."""
 TEXTS_PATIENCE = 1
 """Trials without an improvement after which a search ends where texts are all inputs: scores leave little to tune."""
 
@@ -289,8 +287,8 @@ def search_space(
         is_of_texts: Whether columns of texts are all inputs: each family then has one trial before they are compared.
     """
     nets = families_of(spec)
-    if num_train and start is None and not spec.search.families and num_train < FEWEST_FOR_WORDS:
-        nets = tuple(net for net in nets if net != OF_TEXTS) or nets
+    if num_train and start is None and spec.search.trials and not spec.search.families:
+        nets = tuple(net for net in nets if row_of(net).fewest_rows <= num_train) or nets
     set_paths = {f"train.{name}" for name in spec.train.model_fields_set}
     set_paths |= {f"model.{name}" for name in spec.model.arguments}
     set_paths |= set() if metric == "mae" and spec.train.loss is None else {OBJECTIVE}

@@ -92,7 +92,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
         preparation = Preparation.load(prepared.folder)
         start = begin(loop, inputs, families_of(loop.spec)) if trials else None
         metric, num_train = metric_of(loop.spec.goal, preparation, base), preparation.rows["train"]
-        is_of_texts = len(preparation.texts) == len(preparation.inputs) > 0
+        is_of_texts = bool(preparation.inputs) and all(column.IS_SCORED for column in preparation.inputs)
         name = metric.name if trials else ""
         space = with_flips(loop, prepared, search_space(loop.spec, start, num_train, name, base, is_of_texts))
         if trials:

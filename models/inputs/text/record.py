@@ -17,6 +17,7 @@ class TextColumn(TextRecord):
     """
 
     PLURAL: ClassVar[str] = "texts"
+    IS_SCORED: ClassVar[bool] = True
     kind: Literal["text"] = "text"
     num_terms: int = Field(description="Words, pairs of words and pieces of words in the vocabulary.")
     num_features: int
