@@ -44,7 +44,7 @@ def plain_id(table: pa.Table, ids: Sequence[str]) -> str | None:
 
 
 def _reading(column: pa.ChunkedArray, kind: str) -> str:
-    fits = next(reading for takes, reading in _READINGS if takes(column.type, kind))
+    fits = _OF_KIND.get(kind) or next(reading for takes, reading in _OF_TYPE if takes(column.type))
     return fits(column)
 
 
@@ -71,14 +71,15 @@ def _unread(column: pa.ChunkedArray) -> str:
     return f"left out, for no model reads {column.type}"
 
 
-_READINGS: tuple[tuple[Callable[[pa.DataType, str], bool], Callable[[pa.ChunkedArray], str]], ...] = (
-    (lambda _, kind: kind == "text", _sentences),
-    (lambda dtype, kind: kind == "datetime" or bool(pa.types.is_timestamp(dtype) or pa.types.is_date(dtype)), _times),
-    (lambda dtype, _: is_number(dtype), _numbers),
-    (lambda dtype, _: is_text(dtype) or bool(pa.types.is_boolean(dtype)), _levels),
-    (lambda _, __: True, _unread),
+_OF_KIND: dict[str, Callable[[pa.ChunkedArray], str]] = {"text": _sentences, "datetime": _times}
+"""How columns are described whose kind the spec names."""
+_OF_TYPE: tuple[tuple[Callable[[pa.DataType], bool], Callable[[pa.ChunkedArray], str]], ...] = (
+    (lambda dtype: bool(pa.types.is_timestamp(dtype) or pa.types.is_date(dtype)), _times),
+    (is_number, _numbers),
+    (lambda dtype: is_text(dtype) or bool(pa.types.is_boolean(dtype)), _levels),
+    (lambda _: True, _unread),
 )
-"""Which columns, by their type and the kind that the spec names, are described how; the first that fits."""
+"""How others are described, by their type; the first that fits."""
 
 
 def _share_missing(column: pa.ChunkedArray) -> str:
