@@ -47,6 +47,7 @@ search.budget_s: 3600
 search.patience: 20
 search.families: [trees, mlp]
 search.ensemble: false
+search.bag: false
 search.space.low: 0.001
 search.space.high: 0.1
 search.space.step: 0.5

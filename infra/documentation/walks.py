@@ -57,6 +57,7 @@ WALKS = (
             "tasks.steps.prepare",
             "tasks.steps.version",
             "tasks.steps.search",
+            "tasks.steps.search_choice",
             "tasks.steps.train",
             "tasks.steps.export",
             "tasks.steps.judge",

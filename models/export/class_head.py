@@ -7,16 +7,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from models.data.feeds import spread_positions
 from models.data.preparation import ClassHead, Preparation
-from models.export.trained import num_validation_examples, predictions_of, validation_outputs, validation_units
+from models.export.trained import HeldOutExamples, held_out_examples, predictions_of
 from models.kinds.task import PerTask
 from models.metrics.calibration import MOST_EXAMPLES, calibration_that_helps
 from models.metrics.decisions import best_decision, label_thresholds
 from models.metrics.metrics import metric_of
-from models.training.batches.examples import open_examples
 from models.training.job import TrainingJob
-from models.training.model_choice import as_array
 
 
 def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Preparation, dict[str, Any]]:
@@ -24,46 +21,37 @@ def choose_class_head(job: TrainingJob, preparation: Preparation) -> tuple[Prepa
 
     The probabilities of classes are calibrated if that is shown to lower the log loss of held-out validation rows. The
     decision is the best for the goal by the calibrated probabilities; labels stay uncalibrated, and have thresholds for
-    that. All count each row by its weight. Of a refitted model all is chosen with the first fit. Other tasks stay as
-    they are.
+    that. All count each row by its weight. Of a refitted model all is chosen with the first fit, of a bag on all rows
+    with the models of the other folds. Other tasks stay as they are.
 
-    Cost: a pass over the validation rows, at most `MOST_EXAMPLES`.
+    Cost: a pass over these rows, at most `MOST_EXAMPLES`.
     """
     return CLASS_HEADS[preparation.task](job, preparation)
 
 
-class _Validation(NamedTuple):
-    """The validation rows that a head is chosen on, with the model's raw outputs, and the name of the goal's metric."""
+class _Judged(NamedTuple):
+    """The examples that a head is chosen on with the model's raw outputs, and the name of the goal's metric."""
 
-    positions: np.ndarray
-    target: np.ndarray
-    outputs: np.ndarray
-    weight: np.ndarray | None
+    examples: HeldOutExamples
     goal: str
 
 
-def _validation(job: TrainingJob, preparation: Preparation) -> _Validation:
-    positions = spread_positions(num_validation_examples(job.tensors), MOST_EXAMPLES)
-    outputs = validation_outputs(job, preparation, positions, of_first_fit=True)
-    validation = open_examples(job.whole, preparation)[1]
-    target, weights = validation.values()[positions], as_array(validation.weights())
-    weight = None if weights is None else weights[positions]
-    goal = metric_of(job, preparation, job.project).name
-    return _Validation(positions, target, outputs, weight, goal)
+def _judged(job: TrainingJob, preparation: Preparation) -> _Judged:
+    examples = held_out_examples(job, preparation, MOST_EXAMPLES)
+    return _Judged(examples, metric_of(job, preparation, job.project).name)
 
 
 def _of_labels(job: TrainingJob, preparation: Preparation) -> tuple[Preparation, dict[str, Any]]:
-    _, target, outputs, weight, goal = _validation(job, preparation)
-    thresholds = label_thresholds(goal, target, predictions_of(outputs, preparation), weight)
+    examples, goal = _judged(job, preparation)
+    prediction = predictions_of(examples.outputs, preparation)
+    thresholds = label_thresholds(goal, examples.target, prediction, examples.weight)
     head = ClassHead() if np.all(thresholds == 0.5) else ClassHead.of(thresholds)
     return preparation.model_copy(update={"class_head": head}), {"class_head": {"decision": _facts(head)}}
 
 
 def _of_classes(job: TrainingJob, preparation: Preparation) -> tuple[Preparation, dict[str, Any]]:
-    positions, target, outputs, weight, goal = _validation(job, preparation)
-    units = validation_units(job, preparation.kind)
-    some = None if units is None else units.at(positions)
-    tested = calibration_that_helps(target, _probabilities(outputs), job.train.seed, weight, some)
+    (outputs, target, weight, units), goal = _judged(job, preparation)
+    tested = calibration_that_helps(target, _probabilities(outputs), job.train.seed, weight, units)
     calibration = tested.calibration if tested else None
     scale = {"slope": calibration.slope, "offsets": list(calibration.offsets)} if calibration else {}
     calibrated = preparation.model_copy(update={"class_head": ClassHead().model_copy(update=scale)})

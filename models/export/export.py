@@ -18,7 +18,7 @@ from models.export.signature import input_example, served_text, signature, text_
 from models.export.trained import net_of, num_validation_examples, validation_predictions
 from models.files import storing, write_bytes
 from models.inference.portable import MODEL_FILE
-from models.training.ensemble import members_of
+from models.training.ensemble import is_bagged, members_of
 from models.training.job import TrainingJob
 
 PARITY_EXAMPLES = 2000
@@ -61,7 +61,8 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
         preparation.save(Path(out))
     result = {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
     result |= class_head | quantile_shifts
-    result["knows_validation"] = any(member.job.is_refitted for member in members_of(finished))
+    knows_validation = is_bagged(finished) or any(member.job.is_refitted for member in members_of(finished))
+    result["knows_validation"] = knows_validation
     result |= _prove(path, finished, preparation)
     if preparation.characters is not None:
         return {**result, **served_text(), "samples": _samples(finished, preparation)}

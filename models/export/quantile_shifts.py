@@ -6,16 +6,13 @@ from typing import Any
 
 import numpy as np
 
-from models.data.feeds import spread_positions
 from models.data.preparation import Preparation
-from models.export.trained import num_validation_examples, validation_outputs
+from models.export.trained import held_out_examples
 from models.metrics.calibration import MOST_EXAMPLES
 from models.metrics.evaluator import effective_number
 from models.metrics.metrics import metric_of, quantiles_of
 from models.metrics.regression import sample_quantiles
-from models.training.batches.examples import open_examples
 from models.training.job import TrainingJob
-from models.training.model_choice import as_array
 from models.training.optimisation.losses import ordered_quantiles
 
 
@@ -23,30 +20,27 @@ def choose_quantile_shifts(job: TrainingJob, preparation: Preparation) -> tuple[
     """Return the preparation with the shift of each quantile, and the facts for the record and the card.
 
     Each quantile is shifted by that quantile of its own errors on validation rows, so that the stated share of further
-    values lies below it. Of a refitted model the errors are the first fit's. Models without quantiles stay as they are.
+    values lies below it. Of a refitted model the errors are the first fit's, of a bag those of all rows by the models
+    of the other folds. Models without quantiles stay as they are.
 
     Source: Romano, Patterson and Candes (2019), Conformalized Quantile Regression, with an error for each quantile.
-    Cost: a pass over the validation rows, at most `MOST_EXAMPLES`.
+    Cost: a pass over these rows, at most `MOST_EXAMPLES`.
     """
     levels = quantiles_of(preparation.outputs, metric_of(job, preparation, job.project).name)
     if not levels:
         return preparation, {}
-    positions = spread_positions(num_validation_examples(job.tensors), MOST_EXAMPLES)
-    outputs = validation_outputs(job, preparation, positions, of_first_fit=True)
-    validation = open_examples(job.whole, preparation)[1]
-    target, weight = validation.values()[positions], as_array(validation.weights())
-    learnt = outputs if preparation.outputs else outputs[:, 0]
-    errors = preparation.target.encode(target) - ordered_quantiles(learnt, preparation.target)
+    examples = held_out_examples(job, preparation, MOST_EXAMPLES)
+    learnt = examples.outputs if preparation.outputs else examples.outputs[:, 0]
+    errors = preparation.target.encode(examples.target) - ordered_quantiles(learnt, preparation.target)
     errors = errors.reshape(len(errors), -1)
     stated = np.resize(levels, errors.shape[1]).tolist()
-    weights_of_rows = None if weight is None else weight[positions]
-    shifts = [_shift(errors[:, index], level, weights_of_rows) for index, level in enumerate(stated)]
+    shifts = [_shift(errors[:, index], level, examples.weight) for index, level in enumerate(stated)]
     record = {
         "names": [output.name for output in preparation.outputs] or [preparation.target.name],
         "levels": stated,
         "num_examples": len(errors),
         "shifts": shifts,
-        "share_below": np.average(errors <= 0, axis=0, weights=weights_of_rows).tolist(),
+        "share_below": np.average(errors <= 0, axis=0, weights=examples.weight).tolist(),
     }
     return preparation.model_copy(update={"quantile_shifts": shifts}), {"quantile_shifts": record}
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import LooplineError
-from models.export.trained import num_validation_examples, validation_outputs, validation_units
+from models.export.trained import HeldOutExamples, held_out_examples, out_of_fold, predictions_of
 from models.judge.baseline import trivial_baseline
 from models.kinds.task import TASKS, PerLink, refusal
 from models.metrics.metrics import METRICS, Metric, metric_of
@@ -18,6 +18,7 @@ from models.metrics.outputs import Output
 from models.nets.catalogue import FALLBACKS
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
+from models.training.costs.summary import total
 from models.training.ensemble import combined, selected, shrunk
 from models.training.job import TrainingJob
 from models.training.model_choice import as_array, decide
@@ -41,28 +42,68 @@ def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) 
         without one, and the name of the metric that decides on it as `joined_by`.
     """
     finished = {name: TrainingJob.from_json(job) for name, job in jobs.items()}
-    side = _Validation(next(iter(finished.values())))
-    positions = side.positions
-    groups = side.metric.units(side.target)
-    apart = validation_units(side.job, side.preparation.kind)
-    units = groups if groups is not None else positions if apart is None else apart.of_rows
-    left_out = np.array_split(np.unique(units), min(BLOCKS, len(np.unique(units))))
-    blocks = [np.flatnonzero(np.isin(units, block)) for block in left_out]
-    scores, outputs = {}, {}
-    for name, job in finished.items():
-        outputs[name] = validation_outputs(job, side.preparation, positions)
-        scores[name] = side.scores(outputs[name], blocks)
-    document = {"scores": scores, "constant": side.constant(), "weights": {}, "joined": None}
-    document["joined_by"] = side.joined_by.name
+    first = next(iter(finished.values()))
+    preparation = Preparation.load(first.prepared)
+    held_out = {name: held_out_examples(job, preparation) for name, job in finished.items()}
     naive = sorted(finished.keys() & FALLBACKS)
-    return {**document, **_joined(outputs, side, blocks, naive)} if is_joined else document
+    return _compared(first, preparation, held_out, is_joined, naive)
+
+
+def bag_scores(jobs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
+    """Train the models of bags, and return what `validation_scores` returns: on all training and validation examples.
+
+    Each example is judged by models that have not learnt from it. A model that is finished is read from its folder, so
+    a killed comparison goes on with the model that was trained.
+
+    Args:
+        jobs: By family the jobs of its bag, one a fold, as JSON.
+
+    Returns:
+        The scores, and `costs` of all models.
+    """
+    from models.training.rank import run_job
+
+    bags = {name: [TrainingJob.from_json(job) for job in bag] for name, bag in jobs.items()}
+    results = [run_job(job) for bag in bags.values() for job in bag]
+    first = next(iter(bags.values()))[0]
+    preparation = Preparation.load(first.prepared)
+    held_out = {name: out_of_fold(bag, preparation) for name, bag in bags.items()}
+    costs = total(result.costs for result in results).model_dump()
+    return {**_compared(first, preparation, held_out, is_joined=True), "costs": costs}
 
 
 def validation_value(job: dict[str, Any]) -> float:
-    """Return the metric of a job's model on validation, of first fits where it was refitted; NaN if not defined."""
-    side = _Validation(finished := TrainingJob.from_json(job))
-    outputs = validation_outputs(finished, side.preparation, side.positions, of_first_fit=True)
-    return side.values(side.predictions(outputs))[0]
+    """Return the metric of a job's model on validation, of first fits where it was refitted; NaN if not defined.
+
+    Of bags it is that on all training and validation examples, each judged by the models of the other folds.
+    """
+    finished = TrainingJob.from_json(job)
+    preparation = Preparation.load(finished.prepared)
+    examples = held_out_examples(finished, preparation)
+    side = _Side(finished, preparation, examples)
+    return side.values(side.predictions(examples.outputs))[0]
+
+
+def _compared(
+    job: TrainingJob,
+    preparation: Preparation,
+    held_out: dict[str, HeldOutExamples],
+    is_joined: bool,
+    naive: Sequence[str] = (),
+) -> dict[str, Any]:
+    """Return the document of `validation_scores` from the examples that judge each model, the same for all."""
+    examples = next(iter(held_out.values()))
+    side = _Side(job, preparation, examples)
+    groups = side.metric.units(side.target)
+    apart = side.positions if examples.units is None else examples.units.of_rows
+    units = groups if groups is not None else apart
+    left_out = np.array_split(np.unique(units), min(BLOCKS, len(np.unique(units))))
+    blocks = [np.flatnonzero(np.isin(units, block)) for block in left_out]
+    outputs = {name: judged.outputs for name, judged in held_out.items()}
+    scores = {name: side.scores(output, blocks) for name, output in outputs.items()}
+    document = {"scores": scores, "constant": side.constant(), "weights": {}, "joined": None}
+    document["joined_by"] = side.joined_by.name
+    return {**document, **_joined(outputs, side, blocks, naive)} if is_joined else document
 
 
 def _log_loss(goal: Metric, outputs: Sequence[Output]) -> Metric:
@@ -84,24 +125,19 @@ JOINED_BY: PerLink[Callable[[Metric, Sequence[Output]], Metric]] = {
 """Which metric decides on an ensemble."""
 
 
-class _Validation:
-    """The validation examples of a job, and what judges predictions for them."""
+class _Side:
+    """The examples that judge a job's models, and what judges predictions for them."""
 
-    def __init__(self, job: TrainingJob) -> None:
-        self.job, self.preparation = job, Preparation.load(job.prepared)
-        self.metric = metric_of(job, self.preparation, job.project)
-        self._train, validation = open_examples(job.whole, self.preparation)
-        self.target, self._weight = validation.values(), as_array(validation.weights())
-        self.positions = np.arange(num_validation_examples(job.tensors))
-        self.joined_by = JOINED_BY[TASKS[self.preparation.task].link](self.metric, self.preparation.outputs)
+    def __init__(self, job: TrainingJob, preparation: Preparation, examples: HeldOutExamples) -> None:
+        self._job, self.preparation = job, preparation
+        self.metric = metric_of(job, preparation, job.project)
+        self.target, self._weight = examples.target, examples.weight
+        self.positions = np.arange(len(examples.target))
+        self.joined_by = JOINED_BY[TASKS[preparation.task].link](self.metric, preparation.outputs)
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
         """Return the input of metrics for raw outputs (example, output)."""
-        import torch
-
-        from models.training.optimisation.losses import predictions
-
-        return predictions(torch.from_numpy(outputs), self.preparation)
+        return predictions_of(outputs, self.preparation)
 
     def values(self, predicted: np.ndarray, blocks: Sequence[np.ndarray] = ()) -> list[float]:
         """Return the goal's metric, as trials are scored: of all examples, then without each block; NaN if undefined.
@@ -121,15 +157,16 @@ class _Validation:
     def constant(self) -> float:
         """Return the metric of a constant prediction."""
         preparation = self.preparation
+        train = open_examples(self._job.whole, preparation)[0]
         num_classes = len(preparation.target.names)
         baseline = trivial_baseline(
             preparation.task,
-            self._train.values(),
+            train.values(),
             self.target,
             num_classes,
             self.metric.name,
             preparation.outputs,
-            as_array(self._train.weights()),
+            as_array(train.weights()),
         )
         return self.values(baseline.prediction)[0]
 
@@ -152,7 +189,7 @@ class _Validation:
 
 
 def _joined(
-    outputs: dict[str, np.ndarray], side: _Validation, blocks: Sequence[np.ndarray], naive: Sequence[str]
+    outputs: dict[str, np.ndarray], side: _Side, blocks: Sequence[np.ndarray], naive: Sequence[str]
 ) -> dict[str, Any]:
     if refusal(side.preparation.task, "ensemble") or len(outputs) < 2:
         return {}

@@ -19,6 +19,8 @@ OPTIMISERS = ("torch._dynamo", "torch.distributed.optim")
 """What the first optimiser of torch imports: 1.3 s of CPU, which trees and linear models do not need."""
 OBJECTIVE = "model.objective"
 """The path of the objective of trees, which is searched where the goal is the absolute error."""
+BAG_S = 20.0
+"""Seconds of a reference core for all models of the bags of a small table: about 7 CPU-s (docs/decisions/0098)."""
 _TRAIN_SPACE = {
     "train.lr": Dimension(low=1e-4, high=1e-2, log=True),
     "train.weight_decay": Dimension(low=1e-6, high=1e-1, log=True),
@@ -84,6 +86,8 @@ class CatalogueEntry:
     """Whether of series it maps the target's window, as the linear reference forecast does."""
     counts_steps: bool = False
     """Whether its default epochs make so many steps where a spec names it, too; else they are the spec's ten."""
+    bag_s: float = 0.0
+    """Seconds of a reference core that the bags of a search with it may take; 0 where its cost is not known before."""
     reads_words: bool = False
     """Whether it takes the words of a table's texts in their order, beside the features of the texts."""
     fewest_rows: int = 0
@@ -115,6 +119,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             "model.dropout": 0.1,
             "model.numeric_embedding": "periodic",
         },
+        bag_s=BAG_S,
     ),
     "tabm": CatalogueEntry(
         "models.nets.tabm:build",
@@ -257,6 +262,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
             {"model.extra_trees": True},
         ),
         of_tables=("model.feature_fraction_bynode", "model.extra_trees", OBJECTIVE),
+        bag_s=BAG_S,
     ),
     "linear": CatalogueEntry(
         "models.nets.linear:build",
@@ -270,6 +276,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         defaults={"model.l2": 1.0},
         of_tables=("model.l2",),
         continues_window=True,
+        bag_s=BAG_S,
     ),
     "naive": CatalogueEntry(
         "models.nets.linear:build_naive",

@@ -106,6 +106,12 @@ class Search(SpecBlock):
         description="Where `model.net: auto` chooses between families: join the best models, at most two a family (of "
         "a series or images one), to a weighted mean, if that is better on validation. false: one model alone.",
     )
+    bag: bool = Field(
+        True,
+        description="Where `model.net: auto` chooses between families of a table of at most 5,000 training and "
+        "validation rows: train each member on five folds of these rows, and serve the mean; weights, calibration and "
+        "decision come from the rows that each model has not seen. Not where rows are split by time or position.",
+    )
     space: dict[str, Dimension] | None = Field(
         None,
         description="Keys are spec paths: train.lr, model.hidden. Default: the net's own space, without the keys "

@@ -21,7 +21,7 @@ from models.nets.catalogue import ENSEMBLE
 from models.training.checkpoints.finished import identity
 from models.training.costs.summary import total
 from models.training.job import RESULT_FILE, TrainingJob, TrainingResult, begun
-from models.training.search_space import MEMBERS, NET, WEIGHT, member_names, with_params
+from models.training.search_space import FOLDS, MEMBERS, NET, WEIGHT, member_names, with_params
 
 TURNS = 25
 """Turns of the selection, so that weights are multiples of 1/25."""
@@ -46,19 +46,37 @@ class Member:
     weight: float
     job: TrainingJob
 
+    def of_fold(self, fold: int, folds: int) -> Member:
+        """Return the model of its bag that is trained on all folds but `fold` of training and validation rows."""
+        name = f"{self.name}-fold-{fold + 1}"
+        train = self.job.train.model_copy(update={"refit": False})
+        changed = {"folder": self.job.folder.with_name(name), "train": train, "fold": (fold, folds)}
+        return Member(name, self.weight / folds, self.job.model_copy(update=changed))
 
-def members_of(job: TrainingJob) -> list[Member]:
-    """Return the members of an ensemble's job; empty for any other job."""
+
+def bags_of(job: TrainingJob) -> list[list[Member]]:
+    """Return the models of each member of an ensemble's job: one, or one a fold; empty for any other job."""
     if job.model.net != ENSEMBLE:
         return []
-    arguments, members = dict(job.model.arguments), []
-    settings = arguments.pop(MEMBERS)  # the other arguments are for each member
+    arguments, bags = dict(job.model.arguments), []
+    settings, folds = arguments.pop(MEMBERS), arguments.pop(FOLDS, None)  # the other arguments are for each member
     for name, setting in zip(member_names([str(setting[NET]) for setting in settings]), settings, strict=True):
         params = {path: value for path, value in setting.items() if path != WEIGHT}
         model, train = with_params(job.model.model_copy(update={"arguments": arguments}), job.train, params)
         changed = {"folder": job.folder / MEMBERS / name, "model": model, "train": train}
-        members.append(Member(name, float(setting[WEIGHT]), begun(job.model_copy(update=changed), job.start)))
-    return members
+        member = Member(name, float(setting[WEIGHT]), begun(job.model_copy(update=changed), job.start))
+        bags.append([member.of_fold(fold, folds) for fold in range(folds)] if folds else [member])
+    return bags
+
+
+def members_of(job: TrainingJob) -> list[Member]:
+    """Return the models of an ensemble's job; empty for any other job."""
+    return [member for bag in bags_of(job) for member in bag]
+
+
+def is_bagged(job: TrainingJob) -> bool:
+    """Return whether the members of a job are bags, which together have learnt from the validation examples too."""
+    return any(member.job.fold is not None for member in members_of(job))
 
 
 def fit_members(

@@ -1,19 +1,25 @@
 """The course of a search that chooses between families: who is tried next, who is out, when it ends.
 
 First each family has one trial with its defaults. A family that is clearly behind then gets no more. After that the
-leader has every second trial and the others take turns, until nothing improves.
+leader has every second trial and the others take turns, until nothing improves. Of a small table the chosen models are
+trained once more on each of five folds, and served together.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 from pydantic import Field
 
+from models.data.preparation import Preparation
 from models.frozen_model import FrozenModel
+from models.kinds.task import refusal
+from models.nets.catalogue import row_of
+from models.project_spec.blocks import Spec
 from models.project_spec.references import short_name
 from models.readable import readable
 from models.training.costs.summary import total
@@ -37,6 +43,13 @@ BLOCKS = 20
 """Blocks of validation examples that are left out in turn, for the error of a difference."""
 PATIENCE = 4
 """Trials without an improvement after which a search over families ends, if `search.patience` is not set."""
+
+FOLDS = 5
+"""Models of a bag. Source: the usual number of folds, Hastie, Tibshirani and Friedman (2009), section 7.10."""
+MOST_ROWS = 5_000
+"""Training and validation rows. Beyond, the validation rows alone are many, and the folds cost more than they gain."""
+FEWEST_UNITS = 200
+"""Independent units of these rows. With fewer the model of a fold lacks rows more than the mean helps."""
 
 
 class FirstRound(FrozenModel):
@@ -143,7 +156,9 @@ def guarded(compared: Comparison, direction: str) -> Comparison:
     return compared.model_copy(update={"weights": {}, "joined": None}) if is_behind else compared
 
 
-def choose(compared: Comparison, families: Mapping[str, str], direction: str, metric: str) -> dict[str, str]:
+def choose(
+    compared: Comparison, families: Mapping[str, str], direction: str, metric: str, where: str = "on validation"
+) -> dict[str, str]:
     """Return the chosen families, and why each: those of the ensemble, or without one a single family.
 
     Args:
@@ -151,22 +166,23 @@ def choose(compared: Comparison, families: Mapping[str, str], direction: str, me
         families: The family of each model.
         direction: maximize or minimize.
         metric: Its name, for the reasons.
+        where: The rows that judge, in words for the reasons.
     """
     if compared.joined is None:
         bests = {family: compared.scores[family] for family in dict.fromkeys(families.values())}
-        return dict([_choose_one(bests, direction, metric)])
+        return dict([_choose_one(bests, direction, metric, where)])
     shares: dict[str, list[float]] = {}
     for name, weight in compared.weights.items():
         shares.setdefault(families[name], []).append(weight)
     better = f"better {compared.joined_by}, and " if compared.joined_by != metric else ""
-    ensemble = f"of an ensemble with {better}{metric} {readable(compared.joined.value)} on validation"
+    ensemble = f"of an ensemble with {better}{metric} {readable(compared.joined.value)} {where}"
     return {
         family: f"chosen: {' and '.join(format(weight, '.0%') for weight in weights)} {ensemble}"
         for family, weights in shares.items()
     }
 
 
-def _choose_one(scores: Mapping[str, Scores], direction: str, metric: str) -> tuple[str, str]:
+def _choose_one(scores: Mapping[str, Scores], direction: str, metric: str, where: str) -> tuple[str, str]:
     """Return the chosen family and why: the first one whose best trial is within a standard error of the best of all.
 
     Validation rows are few and trials many, so the best value alone would favour whoever had more luck.
@@ -176,6 +192,7 @@ def _choose_one(scores: Mapping[str, Scores], direction: str, metric: str) -> tu
         scores: Of each family's best trial, in the order of preference.
         direction: maximize or minimize.
         metric: Its name, for the reason.
+        where: The rows that judge, in words for the reason.
     """
     sign = 1 if direction == "maximize" else -1
     best = max(scores, key=lambda family: sign * scores[family].value)
@@ -183,10 +200,10 @@ def _choose_one(scores: Mapping[str, Scores], direction: str, metric: str) -> tu
         lead = sign * (scores[best].value - score.value)
         error = jackknife_error(np.subtract(scores[best].without, score.without))
         if family == best:
-            return best, f"chosen: the best {metric} on validation"
+            return best, f"chosen: the best {metric} {where}"
         if lead <= error < math.inf:
             return family, f"chosen: within a standard error ({error:.2g}) of {short_name(best)}, and tried before it"
-    return best, f"chosen: the best {metric} on validation"
+    return best, f"chosen: the best {metric} {where}"
 
 
 def next_family(families: Sequence[str], trials: Sequence[Trial], direction: str, turn: int) -> str:
@@ -272,3 +289,57 @@ def _value(trials: Sequence[Trial], direction: str) -> float | None:
     """Return the best value of the complete trials; None without one."""
     values = [trial.value for trial in trials if trial.value is not None and trial.state == "complete"]
     return (max if direction == "maximize" else min)(values, default=None)
+
+
+def why_no_bag(spec: Spec, preparation: Preparation, num_units: int) -> str:
+    """Return why a search chooses no bags; empty if it does.
+
+    Args:
+        spec: The project's spec.
+        preparation: Of its data.
+        num_units: Independent units of the training and validation rows.
+    """
+    search, methods, split = spec.search, spec.train.methods, spec.data.split
+    num_rows = preparation.rows["train"] + preparation.rows["validation"]
+    reasons = {
+        "search.bag is false": not search.bag,
+        "search.ensemble is false": not search.ensemble,
+        f"the rows are split by {split.by}, so the last ones judge": split.by in ("time", "position"),
+        f"{num_rows:,} training and validation rows are more than {MOST_ROWS:,}": num_rows > MOST_ROWS,
+        f"{num_units} independent units of rows are fewer than {FEWEST_UNITS}": num_units < FEWEST_UNITS,
+        f"train.{next(iter(methods), '')} is set": bool(methods),
+        "search.sample is set": search.sample < 1,
+    }
+    return next((reason for reason, holds in reasons.items() if holds), refusal(preparation.task, "ensemble"))
+
+
+def bagged(candidates: Mapping[str, Trial], members: Mapping[str, Trial]) -> dict[str, Trial]:
+    """Return the trials of whose settings bags are trained: those of the model, then further ones that the work allows.
+
+    Empty if the models of the search's choice are too much work, or one is of a family whose cost is unknown.
+
+    Args:
+        candidates: The best trials of each family, by name.
+        members: Those of them that the search has chosen.
+    """
+    chosen, spent = {}, 0.0
+    for name, trial in {**members, **candidates}.items():
+        work_s = FOLDS * trial.work_s
+        fits = spent + work_s <= row_of(str(trial.params[NET])).bag_s
+        if not fits and name in members:
+            return {}
+        if fits:
+            chosen[name], spent = trial, spent + work_s
+    return {name: chosen[name] for name in candidates if name in chosen}
+
+
+def num_units(tensors: Mapping[str, Path]) -> int:
+    """Return the number of independent units of the training and validation rows of a table: groups, or rows."""
+    from safetensors import safe_open
+
+    keys, num_rows = [], 0
+    for split in ("train", "validation"):
+        with safe_open(tensors[split], framework="numpy") as file:
+            num_rows += int(file.get_slice("target").get_shape()[0])
+            keys += [file.get_tensor("key")] if "key" in file.keys() else []  # noqa: SIM118  not a dict
+    return len(np.unique(np.concatenate(keys))) if keys else num_rows

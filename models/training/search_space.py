@@ -28,6 +28,8 @@ NET = "model.net"
 """The path of the net itself, among the settings of a search that chose it."""
 MEMBERS, WEIGHT = "members", "weight"
 """The argument of an ensemble that lists its members, each by its weight and its settings."""
+FOLDS = "folds"
+"""The argument of an ensemble whose members are bags: of so many models, each trained on all folds but one."""
 _PATH = f"model.{MEMBERS}"
 State = Literal["complete", "pruned", "failed"]
 
@@ -121,9 +123,18 @@ def with_params(
         raise UsageError(f"{source}: train.{first['loc'][0]}: got {first['input']!r}: {first['msg']}") from error
 
 
-def settings_of(weights: Iterable[float], members: Iterable[Mapping[str, Any]]) -> dict[str, Any]:
-    """Return the settings of an ensemble by spec path, from the weights and the settings of its members."""
-    return {NET: ENSEMBLE, _PATH: [{WEIGHT: weight, **params} for weight, params in zip(weights, members, strict=True)]}
+def settings_of(
+    weights: Iterable[float], members: Iterable[Mapping[str, Any]], folds: int | None = None
+) -> dict[str, Any]:
+    """Return the settings of an ensemble by spec path, from the weights and the settings of its members.
+
+    Args:
+        weights: Of the members.
+        members: The settings of each.
+        folds: Models of each member's bag; None: a member is one model.
+    """
+    listed = [{WEIGHT: weight, **params} for weight, params in zip(weights, members, strict=True)]
+    return {NET: ENSEMBLE, _PATH: listed, **({f"model.{FOLDS}": folds} if folds else {})}
 
 
 def numbered(names: Sequence[str]) -> list[str]:
@@ -250,3 +261,11 @@ def _values(path: str, dimension: Dimension) -> list[Any]:
     low, high = dimension.low or 0.0, dimension.high or 0.0
     values = [low + index * step for index in range(int((high - low) / step + 1e-9) + 1)]
     return [int(value) for value in values] if dimension.integer else values
+
+
+def best_epochs(members: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """Return the best epochs of the models of bags, in words by member, from their results by name."""
+    epochs: dict[str, list[str]] = {}
+    for name, model in members.items():
+        epochs.setdefault(name.rpartition("-fold-")[0], []).append(str(model["best_epoch"]))
+    return {f"{name}: best epochs of the folds": ", ".join(best) for name, best in epochs.items()}

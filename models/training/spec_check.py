@@ -27,7 +27,7 @@ from models.sources.schemes import scheme_of
 from models.sources.source import Source
 from models.training.costs.spec_memory import check_weights
 from models.training.families import FURTHER, families_of, search_space
-from models.training.search_space import MEMBERS, NET, WEIGHT, check_space, with_params
+from models.training.search_space import FOLDS, MEMBERS, NET, WEIGHT, check_space, with_params
 from models.training.tree_parameters import (
     INTERACTIONS,
     MONOTONE,
@@ -40,7 +40,7 @@ from models.validation.expectation_arguments import check_expectations
 
 WEIGHT_ERROR = 1e-3
 """Of the sum of an ensemble's weights: people round them."""
-_OF_ENSEMBLES = (NET, f"model.{MEMBERS}")
+_OF_ENSEMBLES = (NET, f"model.{MEMBERS}", f"model.{FOLDS}")
 
 
 def read_checked(
@@ -257,8 +257,10 @@ def _check_settings(spec: Spec, base: Path) -> None:
     members, key = settings.get(f"model.{MEMBERS}"), f"{key}.model.{MEMBERS}"
     if reason := refusal(spec.data.task, "ensemble"):
         raise UsageError(f"{key}: {reason}")
-    if not isinstance(members, list) or len(members) < 2 or not all(isinstance(member, dict) for member in members):
-        raise UsageError(f"{key}: got {members!r}, expected a list of at least two members with settings and a weight")
+    fewest = 1 if _has_folds(spec, settings) else 2
+    if not isinstance(members, list) or len(members) < fewest or not all(isinstance(part, dict) for part in members):
+        count = "one member" if fewest == 1 else "two members"
+        raise UsageError(f"{key}: got {members!r}, expected a list of at least {count} with settings and a weight")
     names = [str(member.get(NET)) for member in members]
     if not {*names} <= {*CATALOGUE, *families_of(spec)}:
         raise UsageError(
@@ -273,6 +275,19 @@ def _check_settings(spec: Spec, base: Path) -> None:
         )
     for member in members:
         _check_setting(spec, {path: value for path, value in member.items() if path != WEIGHT}, key, base)
+
+
+def _has_folds(spec: Spec, settings: Mapping[str, Any]) -> bool:
+    """Return whether members are bags; their folds are at least two, of rows without an order."""
+    key, split = f"search.settings.model.{FOLDS}", spec.data.split
+    folds = settings.get(f"model.{FOLDS}")
+    if folds is None:
+        return False
+    if not isinstance(folds, int) or folds < 2:
+        raise UsageError(f"{key}: got {folds!r}, expected a whole number of at least 2, or leave it out")
+    if split.by in ("time", "position"):
+        raise UsageError(f"{key}: bags are of rows without an order, and data.split.by is {split.by}: drop it")
+    return True
 
 
 def _check_setting(spec: Spec, settings: Mapping[str, Any], key: str, base: Path) -> None:

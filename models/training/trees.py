@@ -262,6 +262,6 @@ def _arguments(model: Model, train: Train, preparation: Preparation, metric: Met
 
 def trees_outputs(job: TrainingJob, preparation: Preparation, positions: NDArray[np.int64]) -> NDArray[np.float64]:
     """Return the raw outputs of trees for validation examples, float64 (example, output)."""
-    inputs = tree_inputs(open_examples(job.whole, preparation)[1], preparation, torch.from_numpy(positions))
+    inputs = tree_inputs(open_examples(job, preparation)[1], preparation, torch.from_numpy(positions))
     raw = Boosters.of_text(job.read_weights().decode()).raw(inputs.features, 0, -1, threads=1)
     return inputs.output(raw)

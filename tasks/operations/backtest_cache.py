@@ -39,7 +39,7 @@ from models.training.checkpoints.weights import weights_sha256
 from models.training.ensemble import fit_members, members_of
 from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob, TrainingResult, begun
 from tasks.host.workspace import Project
-from tasks.loop.jobs import run_here, validation_value
+from tasks.loop.jobs import FOLD_BY, run_here, validation_value
 from tasks.loop.loop import Reporter
 from tasks.loop.step_cache import StepCache
 from tasks.ranks.rank_pool import RankPool, default_threads
@@ -384,6 +384,7 @@ class BacktestCache:
             metric=spec.goal.reference or metric.name,
             direction=metric.direction,
             threads=spec.train.threads or default_threads(spec.train.ranks),
+            fold_by=FOLD_BY.get(spec.data.split.by, "random"),
         )
         return begun(job, self._origin(start) if start else None)
 

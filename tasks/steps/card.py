@@ -22,7 +22,7 @@ from models.project_spec.references import short_name
 from models.training.costs.summary import Costs, of_results
 from models.training.families import chosen_net
 from models.training.job import LONGER, REFIT
-from models.training.search_space import shares_of, shown
+from models.training.search_space import FOLDS, best_epochs, shares_of, shown
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.loop_pages import page_of
 from tasks.mlflow import provenance
@@ -78,7 +78,8 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
     judged = Verdict.model_validate_json(inputs["judge"].file("verdict.json").read_text())
     preparation = Preparation.load(inputs["export"].folder)
     trained, search, exported, outcome = (inputs[name].result for name in ("train", "search", "export", "promote"))
-    number = outcome["version"]
+    number, folds = outcome["version"], search.get("params", {}).get(f"model.{FOLDS}", 0)
+    judged_on = "training and validation rows, by the models of other folds" if folds else "validation rows"
     return Card(
         project=loop.spec.name,
         verdict=judged,
@@ -90,10 +91,10 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         data=_data(loop.spec, inputs, preparation),
         schema=input_rows(preparation),
         training={
-            "net": _net(chosen_net(loop.spec, search.get("params", {})), shares_of(search.get("params", {}))),
+            "net": _net(chosen_net(loop.spec, search.get("params", {})), shares_of(search.get("params", {})), folds),
             **({"began with": trained["begun_with"] or "random weights"} if loop.spec.train.start else {}),
             "parameters": trained["num_parameters"],
-            **_fits(trained),
+            **(best_epochs(trained["members"]) if folds else _fits(trained)),
             **({LONGER: trained[LONGER]} if trained.get(LONGER) else {}),
             "seconds": round(trained["seconds"], 1),
             "ranks": trained["world_size"],
@@ -106,9 +107,9 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
             **loop.spec.train.model_dump(exclude={"augment", "max_restarts", "refit"}),
             **_short(shown(search.get("params", {}))),
         },
-        decision=_decision(exported.get("class_head", {}), preparation, loop.spec.goal.positive is not None),
+        decision=_decision(exported.get("class_head", {}), preparation, loop.spec.goal.positive is not None, judged_on),
         importances=_importances(inputs),
-        quantiles=_quantiles(exported.get("quantile_shifts", {})),
+        quantiles=_quantiles(exported.get("quantile_shifts", {}), judged_on),
         search={key: value for key, value in search.items() if key not in _NOT_FACTS},
         families=_families(search),
         provenance=_provenance(loop, trained, search),
@@ -122,10 +123,11 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
     )
 
 
-def _net(name: str, shares: dict[str, float]) -> str:
-    """Return the net, with its members if it is an ensemble."""
+def _net(name: str, shares: dict[str, float], folds: int) -> str:
+    """Return the net, with its members if it is an ensemble, and the models of a bag."""
     name = short_name(name)
-    return f"{name} of {', '.join(f'{member} ({share:.0%})' for member, share in shares.items())}" if shares else name
+    bags = f"; a bag of {folds} models for each, trained on {folds - 1} of {folds} folds" if folds else ""
+    return f"{name} of {', '.join(f'{part} ({share:.0%})' for part, share in shares.items())}{bags}" if shares else name
 
 
 def _fits(trained: dict[str, Any]) -> dict[str, Any]:
@@ -155,21 +157,22 @@ def _refit(used: dict[str, Any] | None) -> dict[str, str]:
     }
 
 
-def _decision(head: dict[str, Any], preparation: Preparation, is_named: bool) -> dict[str, Any]:
+def _decision(head: dict[str, Any], preparation: Preparation, is_named: bool, judged_on: str) -> dict[str, Any]:
     """Return how probabilities become a label, with their reliability on held-out validation rows.
 
     Args:
         head: The record of the class head.
         preparation: The version's: its classes or labels.
         is_named: Whether the spec names the positive one of two classes.
+        judged_on: The rows of which the head is, in words.
     """
     if not head:
         return {}
     target = preparation.target
-    words = "calibrated on validation rows" if head.get("calibrated") else "as the model gives them"
+    words = f"calibrated on {judged_on}" if head.get("calibrated") else "as the model gives them"
     labels = {"log loss": "log_loss", "expected calibration error": "ece"}
     measured = {
-        f"{name} on validation rows, {when}": float(f"{head[key + suffix]:.4g}")
+        f"{name} on {judged_on}, {when}": float(f"{head[key + suffix]:.4g}")
         for name, key in labels.items()
         for when, suffix in (("as trained", ""), ("calibrated on the other folds", "_after"))
         if key in head
@@ -229,7 +232,7 @@ def _importances(inputs: Inputs) -> Any:
     return Importances.model_validate(measured) if measured else None
 
 
-def _quantiles(shifted: dict[str, Any]) -> dict[str, Any]:
+def _quantiles(shifted: dict[str, Any], judged_on: str) -> dict[str, Any]:
     """Return how far the trained quantiles were from the shares that they state, on the rows that shifted them."""
     if not shifted:
         return {}
@@ -237,7 +240,7 @@ def _quantiles(shifted: dict[str, Any]) -> dict[str, Any]:
     below = {
         f"{name}, as trained": f"{share:.1%} of true values below, states {level:.3g}" for name, level, share in shares
     }
-    return {**below, "shifted by its errors on": f"{shifted['num_examples']:,} validation examples"}
+    return {**below, "shifted by its errors on": f"{shifted['num_examples']:,} {judged_on}"}
 
 
 def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:

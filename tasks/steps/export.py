@@ -93,7 +93,8 @@ def _optimised(loop: Loop, prepared: Path, folder: Path, knows_validation: bool)
         if "variants" in serve.model_fields_set and serve.variants:
             loop.report.note(
                 "export: serve.variants makes none of this ensemble, which has learnt from the validation rows on "
-                "which they are measured: train.refit: false, or search.ensemble: false, makes them"
+                "which they are measured: search.bag: false with train.refit: false, or search.ensemble: false, makes "
+                "them"
             )
         serve = serve.model_copy(update={"variants": []})
     table = optimise(folder, prepared, metric, serve, spec.train.seed)

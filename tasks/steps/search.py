@@ -30,23 +30,18 @@ from models.training.search_course import (
     TOLERANCE,
     Comparison,
     FirstRound,
-    choose,
     first_round,
-    guarded,
     is_stalled,
     left_s,
     next_family,
-    summaries,
 )
 from models.training.search_space import (
     NET,
     Trial,
-    best_of,
     bests_of,
     check_space,
     mean_score,
     mean_value,
-    settings_of,
     trials_owed,
     with_params,
 )
@@ -61,6 +56,7 @@ from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.places import find_search_place
 from tasks.ranks.trials import PlacedTrials
 from tasks.state.outbox import LOOP_RUN
+from tasks.steps.search_choice import Choice, ModelChoice
 from tasks.tools import optuna_study
 from tasks.tools.optuna_study import RunningTrial
 
@@ -133,7 +129,7 @@ class _Search:
         self._taken: set[Path] = set()
         self._began, self._undefined_folds = time.monotonic(), 0
         preparation = Preparation.load(inputs["prepare"].folder)
-        self._direction, self._metric = metric.direction, metric.name
+        self._goal, self._direction, self._metric = metric, metric.direction, metric.name
         for net, family in self._space.families.items():
             check_space(family.dimensions, net)
         self._num_inputs = preparation.num_numeric + len(preparation.cardinalities)
@@ -394,7 +390,7 @@ class _Search:
         if self._undefined_folds:
             left_out = f"{self._undefined_folds} of {self._spec.folds} folds"
             self._loop.report.note(f"search: {self._metric} is undefined on {left_out}: the others count")
-        best, chosen = self._choose(trials)
+        best, chosen, bag_costs = self._choose(trials)
         importances = optuna_study.importances(self._study)
         write_json(self._folder / BEST_FILE, chosen["params"])
         write_json(self._folder / TRIALS_FILE, [trial.model_dump() for trial in trials])
@@ -407,37 +403,23 @@ class _Search:
             "best_trial": best.number,
             **chosen,
             "importances": importances,
-            "costs": total(trial.costs for trial in trials).model_dump(),
+            "costs": total([*(trial.costs for trial in trials), bag_costs]).model_dump(),
         }
         return StepResult([self._folder / BEST_FILE], result)
 
-    def _choose(self, trials: list[Trial]) -> tuple[Trial, dict[str, Any]]:
-        """Return the best trial, and the chosen settings with their value on validation; note what each family reached.
-
-        The settings and the value of an ensemble are of several trials; the best trial is then that of all families.
-        """
-        best = best_of(trials, self._direction)
-        if not self._space.is_choice:
-            return best, {"params": self._space.settings(best.params), "best_value": best.value}
+    def _choose(self, trials: list[Trial]) -> Choice:
+        """Return the chosen model; see `ModelChoice`."""
+        choice = ModelChoice(
+            self._loop,
+            Preparation.load(self._inputs["prepare"].folder),
+            self._space,
+            self._goal,
+            lambda candidates: self._compared(candidates, self._spec.ensemble),
+            lambda trial, fold: self._job(trial.params, self._folder_of(trial.params), fold, 0),
+        )
         going_on = [trial for trial in trials if trial.params.get(NET) in self._first_round.families]
         num_candidates = MOST_MEMBERS[self._loop.spec.data.kind] if self._spec.ensemble else 1
-        candidates = self._candidates(going_on, num_candidates)
-        compared = self._compared(candidates, self._spec.ensemble)
-        members, chosen = [best], {str(best.params[NET]): f"chosen: the best {self._metric} on validation"}
-        if compared is not None:
-            nets = {name: str(trial.params[NET]) for name, trial in candidates.items()}
-            compared = guarded(compared, self._direction)
-            chosen = choose(compared, nets, self._direction, self._metric)
-            members = [candidates[name] for name in compared.weights or chosen]
-        settings = [self._space.settings(trial.params) for trial in members]
-        families = summaries(list(self._space.families), trials, chosen, self._first_round.out, self._direction)
-        for family in families:
-            self._loop.report.note(f"search: {family.line(self._metric)}")
-        result = {"families": [family.model_dump() for family in families]}
-        if compared is not None and compared.joined is not None:
-            joined = settings_of(compared.weights.values(), settings)
-            return best, {"params": joined, "best_value": compared.joined.value, **result}
-        return members[0], {"params": settings[0], "best_value": members[0].value, **result}
+        return choice.choose(trials, self._candidates(going_on, num_candidates), self._first_round)
 
     def _log_pictures(self, trials: list[Trial], importances: Mapping[str, float], best: Trial) -> None:
         from models.report.training_figures import search_figures

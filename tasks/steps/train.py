@@ -127,13 +127,16 @@ class _Training:
             loop.report.progress(f"{prefix}{epoch.stage}", epoch.epoch, epoch.epochs, line)
             return True
 
-        if taken_over := take_over(task.validated, sorted(self.trials.glob("*"))):
+        trained = sorted([*self.trials.glob("*"), *self.trials.glob("*/fold-*")])
+        if (taken_over := take_over(task.validated, trained)) and task.fold is None:
             for epoch, values in enumerate(taken_over.epochs, 1):
                 on_epoch(EpochReport(epoch=epoch, epochs=len(taken_over.epochs), values=values))
         if self.place is None:
             result = run_here(loop.rank_pool, task, on_epoch)
         else:
             result = train_at(self.place, task, job_owner(loop), on_epoch, loop.report.note, is_cancelled=is_cancelled)
+        if task.fold is not None:
+            return result  # the result of the bag tells of its models
         for name in ("chosen", REFIT):
             facts = result.environment.get(name, {})
             loop.outbox.params(LOOP_RUN, {f"{prefix}{name}.{key}": value for key, value in facts.items()})

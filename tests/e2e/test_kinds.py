@@ -104,7 +104,7 @@ def test_the_search_chooses_a_net_and_every_later_step_takes_it(home: Loopline):
     assert home.aliases("choice") == {"champion": 1}
     card = (home.state("choice") / "card.html").read_text()
     assert all(family in card for family in ("Families", "trees", "linear", "mlp", "chosen: "))
-    joined = re.search(r"of an ensemble with .*?(\S+) on validation", card)
+    joined = re.search(r"of an ensemble with .*?(\S+) on all training and validation rows", card)
     assert joined is not None
     assert f"search       {joined[1]}, model.net: ensemble" in home("status", "choice").ok().out, "not the best trial's"
     assert not home("run", "choice", *quick).ok().json["ran"]

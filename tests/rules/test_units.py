@@ -118,9 +118,9 @@ def test_every_fold_and_every_cluster(before: Prepared, split: str) -> None:
         sides = open_examples(job.model_copy(update={"fold": (fold, 3)}), before.preparation)
         units = [np.unique(known[side.keep.numpy()]) for side in sides]
         assert len(np.intersect1d(*units)) <= (split == "position"), "two stretches of rows meet within a unit"
-    from models.export.trained import validation_units
+    from models.export.trained import units_of
 
-    of_validation = validation_units(job, before.preparation.kind)
+    of_validation = units_of(job, before.preparation.kind, ("validation",))
     assert of_validation is not None
     assert of_validation.in_order == (split in ("time", "position"))
     target = targets(before.folder, "test")

@@ -59,7 +59,7 @@ def fit_estimator(job: TrainingJob, report: Report, restarts: int = 0) -> Traini
 
 def estimator_outputs(job: TrainingJob, preparation: Preparation, positions: NDArray[Any]) -> NDArray[np.float64]:
     """Return logits, scores of classes or standardised numbers for validation examples (example, output)."""
-    inputs = tree_inputs(open_examples(job.whole, preparation)[1], preparation, torch.from_numpy(positions))
+    inputs = tree_inputs(open_examples(job, preparation)[1], preparation, torch.from_numpy(positions))
     fitted = FittedEstimator.of(job.model.net, job.project, preparation)
     return fitted.outputs(unpack(job.read_weights()), inputs)
 

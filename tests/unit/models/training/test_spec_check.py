@@ -244,6 +244,21 @@ def test_settings_of_an_earlier_search_are_read_with_the_spec(
         check_spec(spec_of({"search": {"trials": 0, "settings": settings}}), base)
 
 
+def test_bags_of_an_earlier_search_are_of_rows_without_an_order(base: Path) -> None:
+    def with_folds(folds: object, **blocks: Any) -> dict[str, Any]:
+        members = [{**MEMBERS[0], "weight": 1.0}]
+        settings = {"model.net": "ensemble", "model.members": members, "model.folds": folds}
+        return {"search": {"trials": 0, "settings": settings}, **blocks}
+
+    check_spec(spec_of(with_folds(5)), base)
+    for folds in (1, "5"):
+        with pytest.raises(LooplineError, match=r"search\.settings\.model\.folds: got .*, expected a whole number"):
+            check_spec(spec_of(with_folds(folds)), base)
+    by_time = {"data": {"split": {"by": "time", "column": "when"}}}
+    with pytest.raises(LooplineError, match=r"without an order, and data\.split\.by is time"):
+        check_spec(spec_of(with_folds(5, **by_time)), base)
+
+
 def test_an_ensemble_is_of_no_ranking_and_no_net_of_a_spec(base: Path) -> None:
     search = {"trials": 0, "settings": {"model.net": "ensemble", "model.members": MEMBERS}}
     ranking = {"data": {"task": "ranking", "split": {"by": "group", "column": "city"}}, "search": search}

@@ -1,0 +1,134 @@
+"""The model that a search chooses: one trial's, an ensemble of several, or of a small table bags of five folds."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+from models.data.preparation import Preparation
+from models.metrics.metrics import Metric
+from models.training.costs.summary import Costs
+from models.training.families import SearchSpace
+from models.training.job import TrainingJob
+from models.training.search_course import (
+    FOLDS,
+    Comparison,
+    FirstRound,
+    bagged,
+    choose,
+    guarded,
+    num_units,
+    summaries,
+    why_no_bag,
+)
+from models.training.search_space import NET, Trial, best_of, settings_of
+from tasks.loop.loop import Loop
+
+ALL_ROWS = "on all training and validation rows, each judged by models of other folds"
+
+
+class Choice(NamedTuple):
+    """The best trial, the facts of the search's result (`params`, `best_value`, ...), and the costs of bags."""
+
+    best: Trial
+    facts: dict[str, Any]
+    costs: Costs | None = None
+
+
+class _Model(NamedTuple):
+    """A model to serve: the trials whose settings its members have, and their weights, none of one trial's model."""
+
+    members: Mapping[str, Trial]
+    weights: list[float]
+    value: float | None
+    reasons: Mapping[str, str]
+    """Why each family was chosen."""
+
+
+@dataclass(frozen=True)
+class ModelChoice:
+    """Chooses among the trials of a search."""
+
+    loop: Loop
+    preparation: Preparation
+    space: SearchSpace
+    metric: Metric
+    compare: Callable[[Mapping[str, Trial]], Comparison | None]
+    """Compares the models of trials on validation; None if there are fewer than two."""
+    fold_job: Callable[[Trial, tuple[int, int]], TrainingJob]
+    """The job of a trial's settings on a fold."""
+
+    def choose(self, trials: list[Trial], candidates: Mapping[str, Trial], first_round: FirstRound) -> Choice:
+        """Return the choice, and note what each family reached.
+
+        The settings and the value of an ensemble are of several trials; the best trial is then that of all families.
+
+        Args:
+            trials: All trials.
+            candidates: The best ones of each family that went on, by name; none if trials have no model of their own.
+            first_round: Which families went on.
+        """
+        direction = self.metric.direction
+        best, costs, folds = best_of(trials, direction), None, None
+        if not self.space.is_choice:
+            return Choice(best, {"params": self.space.settings(best.params), "best_value": best.value})
+        model = self._model(best, candidates, self.compare(candidates), "on validation")
+        reason = self._why_no_bag(candidates)
+        bags = {} if reason else bagged(candidates, model.members)
+        if bags:
+            model, costs, folds = self._bagged(best, bags)
+        families = summaries(list(self.space.families), trials, model.reasons, first_round.out, direction)
+        for family in families:
+            self.loop.report.note(f"search: {family.line(self.metric.name)}")
+        settings = [self.space.settings(trial.params) for trial in model.members.values()]
+        is_joined = bool(model.weights) or folds is not None
+        params = settings_of(model.weights or [1.0], settings, folds) if is_joined else settings[0]
+        too_much = "the models are too much work, or the cost of a family is unknown"
+        facts = {
+            "params": params,
+            "best_value": model.value,
+            "families": [family.model_dump() for family in families],
+            "bag": f"each model on {FOLDS} folds of training and validation rows"
+            if bags
+            else f"no: {reason or too_much}",
+        }
+        return Choice(best if model.weights else next(iter(model.members.values())), facts, costs)
+
+    def _model(self, best: Trial, candidates: Mapping[str, Trial], compared: Comparison | None, where: str) -> _Model:
+        """Return the ensemble of the candidates that is better, or the best trial's model."""
+        name, direction = self.metric.name, self.metric.direction
+        if compared is None:
+            reasons = {str(best.params[NET]): f"chosen: the best {name} {where}"}
+            return _Model({str(best.params[NET]): best}, [], best.value, reasons)
+        nets = {candidate: str(trial.params[NET]) for candidate, trial in candidates.items()}
+        compared = guarded(compared, direction)
+        reasons = choose(compared, nets, direction, name, where)
+        members = {member: candidates[member] for member in compared.weights or reasons}
+        if compared.joined is None:
+            return _Model(members, [], next(iter(members.values())).value, reasons)
+        return _Model(members, list(compared.weights.values()), compared.joined.value, reasons)
+
+    def _why_no_bag(self, candidates: Mapping[str, Trial]) -> str:
+        if not candidates:
+            return "search.folds is set"
+        job = self.fold_job(next(iter(candidates.values())), (0, FOLDS))
+        return why_no_bag(self.loop.spec, self.preparation, num_units(job.tensors))
+
+    def _bagged(self, best: Trial, bags: Mapping[str, Trial]) -> tuple[_Model, Costs, int]:
+        """Train the bags of these trials, and choose among them."""
+        jobs = {
+            name: [self.fold_job(trial, (fold, FOLDS)).as_json() for fold in range(FOLDS)]
+            for name, trial in bags.items()
+        }
+        scores = self.loop.rank_pool.call("models.export.validation_scores:bag_scores", jobs=jobs)
+        costs = Costs.model_validate(scores.pop("costs"))
+        compared = Comparison.model_validate(scores)
+        model = self._model(best, bags, compared, ALL_ROWS)
+        joined = compared.joined if model.weights else None
+        value = (joined or compared.scores[next(iter(model.members))]).value
+        self.loop.report.note(
+            f"search: a bag of {FOLDS} folds of {', '.join(model.members)}: {self.metric.name} {value:.4f} {ALL_ROWS}"
+        )
+        return model._replace(value=value if math.isfinite(value) else None), costs, FOLDS
