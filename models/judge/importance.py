@@ -140,7 +140,7 @@ def _inputs(preparation: Preparation) -> dict[str, Place]:
 
 
 def _steps(preparation: Preparation) -> dict[str, Place]:
-    return {part.name: ("series", (..., place)) for place, part in enumerate(preparation.numeric)}
+    return {part.name: ("series", (..., place)) for place, part in enumerate(preparation.inputs)}
 
 
 def _no_columns(preparation: Preparation) -> dict[str, Place]:

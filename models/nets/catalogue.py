@@ -399,13 +399,18 @@ def can_begin(net: str, other_net: str, partial: bool = False) -> bool:
     Trees, linear models and ensembles have no weights for a net, and take none. An own net may have the layers of any
     other net, and with `partial` (`train.start.partial`) some layers are enough: the load tells.
     """
-    have_layers = all(row_of(name).by_descent and name != ENSEMBLE for name in (net, other_net))
+    have_layers = by_descent((net, other_net)) == [net, other_net] and ENSEMBLE not in (net, other_net)
     return have_layers and (net == other_net or partial or not {net, other_net} <= CATALOGUE.keys())
 
 
 def reads_words(net: str) -> bool:
     """Return whether a net, by its resolved name, gets the words of a table's texts; an own net may leave them out."""
     return row_of(net).reads_words and bool(net)
+
+
+def by_descent(nets: Iterable[str]) -> list[str]:
+    """Return those of the nets that learn by gradient descent."""
+    return [net for net in nets if row_of(net).by_descent]
 
 
 def unused(net: str, names: Iterable[str]) -> list[str]:

@@ -54,8 +54,8 @@ def formats_of(column: pa.ChunkedArray) -> list[str]:
 
     Cost: linear; each different text is parsed once for each form.
     """
-    texts = {text.strip() for text in as_text(column).drop_null().unique().to_pylist()} - {""}
-    return [form for form in _FORMATS if texts and all(_is_date(text, form) for text in texts)]
+    values = {text.strip() for text in as_text(column).drop_null().unique().to_pylist()} - {""}
+    return [form for form in _FORMATS if values and all(_is_date(text, form) for text in values)]
 
 
 def with_dates(table: pa.Table, formats: Mapping[str, str]) -> pa.Table:

@@ -105,14 +105,13 @@ class SearchSpace:
         return len(self.families) > 1
 
     @property
-    def counts_steps(self) -> bool:
-        """Whether there is one net alone, and its length is the default."""
-        return not self.is_choice and any(family.epochs for family in self.families.values())
-
-    @property
     def has_whole_trials(self) -> bool:
         """Whether each trial has the length of the training, so that the best one is not trained again."""
-        return self.is_choice or self.counts_steps
+        return self.is_choice or any(family.epochs for family in self.families.values())
+
+    def trial_epochs(self, epochs: int) -> int:
+        """Return the epochs of a trial whose training has so many: all of them, else half."""
+        return epochs if self.has_whole_trials else max(1, epochs // 2)
 
     def budget_s(self, trials: Sequence[Trial]) -> float:
         """Return the default budget in work; infinite without one."""
@@ -124,7 +123,7 @@ class SearchSpace:
         net, family = next(iter(self.families.items()))
         first = self.first(net)
         first.pop(NET)
-        return first if self.counts_steps and first.keys() == family.dimensions.keys() else None
+        return first if family.epochs and first.keys() == family.dimensions.keys() else None
 
     @property
     def names(self) -> dict[str, str]:

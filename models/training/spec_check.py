@@ -16,7 +16,7 @@ from models.inputs.records import check_kinds
 from models.judge.goal_check import certain_task_of, check_goal, check_goal_of_target
 from models.kinds.task import TASKS, refusal
 from models.nets.arguments import argument_types, check_own_net, whole_numbers, width_unit
-from models.nets.catalogue import CATALOGUE, ENSEMBLE, net_name, row_of
+from models.nets.catalogue import CATALOGUE, ENSEMBLE, by_descent, net_name, row_of
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.parallel_dims import check_gpus
 from models.project_spec.reader import place_of, read_spec
@@ -110,7 +110,7 @@ def check_spec(spec: Spec, base: Path, *, is_for_here: bool = True, visible_gpus
     _check_objective(spec)
     if is_for_here and spec.train.on == "here":
         gpus = usable_gpus(visible_gpus)
-        _check_ranks(spec, gpus if any(row_of(net).by_descent for net in nets) else 0)
+        _check_ranks(spec, gpus if by_descent(nets) else 0)
         _check_precision(spec, gpus)
         if gpus is not None:
             for net in nets:
@@ -122,7 +122,7 @@ def _check_parallel(spec: Spec, net: str) -> None:
     """Refuse to divide the layers or blocks of a ready net that cannot be divided; own nets are asked when built."""
     shared = {"tp", "pp"} & {*spec.train.parallel.split("+")}
     if shared - {*row_of(net).shared_by}:
-        fitting = ", ".join(name for name, row in CATALOGUE.items() if row.by_descent and shared <= {*row.shared_by})
+        fitting = ", ".join(name for name in by_descent(CATALOGUE) if shared <= {*row_of(name).shared_by})
         raise UsageError(
             f"train.parallel: got {spec.train.parallel}, but the ranks cannot share {net}: say ddp, fsdp or hsdp, or "
             f"take {fitting}"

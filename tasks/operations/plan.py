@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 
 from models.data.preparation import Preparation
 from models.errors import UsageError
-from models.nets.catalogue import row_of
+from models.nets.catalogue import by_descent
 from models.project_spec.blocks import Spec
 from models.training.families import families_of, nets_of
 from tasks.host.workspace import Project
@@ -85,7 +85,7 @@ def _net(project: Project, spec: Spec) -> str:
     record = StepCache(project, spec).records.latest("search") if len(families) > 1 else None
     if record is not None:
         families = nets_of(spec, record.result.get("params", {})) or families
-    on_ranks = [net for net in families if row_of(net).by_descent]
+    on_ranks = by_descent(families)
     if not on_ranks:
         raise UsageError(
             f"model.net: {families[0]} is fitted in one process: there is nothing to plan; name another net"

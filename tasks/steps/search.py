@@ -335,7 +335,7 @@ class _Search:
     def _job(self, params: Mapping[str, Any], folder: Path, fold: tuple[int, int] | None, slot: int) -> TrainingJob:
         """Return the training job of a trial, or of one of its folds."""
         model, train = with_params(self._loop.spec.model, self._loop.spec.train, self._space.settings(params))
-        usual = train.epochs if self._space.has_whole_trials else max(1, train.epochs // 2)
+        usual = self._space.trial_epochs(train.epochs)
         train = train.on_one_machine().model_copy(update={"epochs": self._spec.epochs or usual, "refit": False})
         return job(
             self._loop,

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from models.files import write_json, write_text
 from models.metrics.metrics import metric_name
-from models.nets.catalogue import net_name, row_of, unused
+from models.nets.catalogue import by_descent, net_name, unused
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
 from models.project_spec.references import short_name
@@ -92,10 +92,11 @@ def _longer(task: TrainingJob, result: TrainingResult) -> str:
     names = {name: member.epochs for name, member in result.members.items()} or {task.model.net: result.epochs}
     nets = {member.name: member.job.model.net for member in members_of(task)} or {task.model.net: task.model.net}
     path = f"val_{metric_name(task.metric)}"
+    learning = by_descent(nets.values())
     rising = {
         name: len(epochs)
         for name, epochs in names.items()
-        if row_of(nets[name]).by_descent and still_rises([epoch[path] for epoch in epochs], task.direction)
+        if nets[name] in learning and still_rises([epoch[path] for epoch in epochs], task.direction)
     }
     listed = ", ".join(f"{short_name(name)} (now {epochs})" for name, epochs in rising.items())
     return f"the last epochs still raised the score of {listed}: a longer train.epochs may help" if listed else ""

@@ -32,8 +32,8 @@ def may_flip(tensors: dict[str, str]) -> bool:
     """
     train, target, _ = _read(tensors, "train")
     validation, true, flipped = _read(tensors, "validation")
-    classes = int(max(target.max(), true.max())) + 1 if target.ndim == 1 and target.dtype.kind in "iu" else 0
-    targets, truths = (np.eye(classes)[side] if classes else _matrix(side) for side in (target, true))
+    width = int(max(target.max(), true.max())) + 1 if target.ndim == 1 and target.dtype.kind in "iu" else 0
+    targets, truths = (np.eye(width)[side] if width else _matrix(side) for side in (target, true))
     centre, mean = train.mean(axis=0), targets.mean(axis=0)
     rows = train - centre
     gram = rows @ rows.T

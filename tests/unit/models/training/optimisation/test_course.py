@@ -58,7 +58,7 @@ def test_a_named_net_counts_steps_once_the_rows_are_known(net: str) -> None:
     space = search_space(spec, num_train=900)
     assert space.within(0.0, {net: 100.0}).settings({})["train.epochs"] == 6, "600 s of work at most"
     assert space.within(0.0, {net: 100.0}).settings({})["train.patience"] == 3
-    assert space.counts_steps
+    assert space.has_whole_trials
 
 
 def test_the_ready_nets_of_tables_keep_their_epochs_where_they_are_named() -> None:
