@@ -223,6 +223,11 @@ class Preparation(FrozenModel):
         return next(iter(self.of(ImageInput)), None)
 
     @property
+    def season(self) -> int | None:
+        """The steps of a series' season; None for series without one, and other kinds of data."""
+        return self.series.season if self.series else None
+
+    @property
     def required_window(self) -> Window:
         """The window; only for series, which have one."""
         assert self.window is not None

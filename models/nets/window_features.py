@@ -18,11 +18,6 @@ MOST_LAGS = 96
 """Most single steps of a window that trees read, the newest; means tell of the older ones."""
 
 
-def season_of(preparation: Preparation) -> int | None:
-    """Return the steps of a series' season; None if it has none."""
-    return preparation.series.season if preparation.series else None
-
-
 class WindowFeatures(nn.Module):
     """Returns features and the forecast that the trees correct, from series (batch, time, feature).
 
@@ -44,7 +39,7 @@ class WindowFeatures(nn.Module):
         assert window is not None  # the preparation of series has one
         self.reference = NetReference.of(preparation)
         self.length = window.length
-        season = season_of(preparation)
+        season = preparation.season
         spans = {1 << power for power in range(1, 31) if 1 << power < window.length} | {window.length}
         self.spans = sorted(spans | ({season} if season and season < window.length else set()))
         self.num_outputs = preparation.num_outputs

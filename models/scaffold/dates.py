@@ -45,8 +45,8 @@ def date_formats(table: pa.Table) -> dict[str, str]:
 
     Where no value says whether the day or the month comes first, there are two forms, and the column is left out.
     """
-    found = {name: formats_of(table.column(name)) for name in _columns_of_dates(table)}
-    return {name: forms[0] for name, forms in found.items() if len(forms) == 1}
+    fitting = {name: formats_of(table.column(name)) for name in _columns_of_dates(table)}
+    return {name: forms[0] for name, forms in fitting.items() if len(forms) == 1}
 
 
 def formats_of(column: pa.ChunkedArray) -> list[str]:

@@ -273,9 +273,9 @@ def _split_time(table: pa.Table, inputs: Sequence[str], panel: Panel | None) -> 
     return times[0] if times and set(inputs) - {times[0]} else None
 
 
-def _split_lines(time: str | None, split: str, group: str | None, panel: Panel | None) -> Iterator[str]:
-    if group:
-        yield f"  split: {{by: group, column: {yaml_text(group)}}}"
+def _split_lines(time: str | None, split: str, queries: str | None, panel: Panel | None) -> Iterator[str]:
+    if queries:
+        yield f"  split: {{by: group, column: {yaml_text(queries)}}}"
     elif panel:
         unit, moment = yaml_text(panel.unit), yaml_text(panel.time)
         yield f"  # Each {unit} has rows over {moment}. Split at random, a row is tested beside rows of its own that"

@@ -27,7 +27,6 @@ from models.metrics.regression import sample_quantiles
 from models.nets.build import build_net, check_arguments
 from models.nets.linear import Linear, LinearWindow, build, build_naive
 from models.nets.sizes import Sizes
-from models.nets.window_features import season_of
 from models.training.batches.example_set import ExampleSet
 from models.training.batches.examples import LARGEST_PASS
 from models.training.convex.fit import ConvexFit, evaluate, minimise, settings_of
@@ -147,7 +146,7 @@ class _Tried(NamedTuple):
     @classmethod
     def of(cls, preparation: Preparation, metric: str, l2: list[float]) -> _Tried:
         """Return what is tried for the goal's metric."""
-        back = seasonal_places(season_of(preparation), preparation.required_window)
+        back = seasonal_places(preparation.season, preparation.required_window)
         return cls(l2, quantiles_of(preparation.outputs, metric), preparation.numeric, back)
 
 

@@ -15,9 +15,8 @@ from typing import Any
 import numpy as np
 from pydantic import Field
 
-from models.data.preparation import Preparation
 from models.frozen_model import FrozenModel
-from models.kinds.task import refusal
+from models.kinds.task import Task, refusal
 from models.nets.catalogue import row_of
 from models.project_spec.blocks import Spec
 from models.project_spec.references import short_name
@@ -291,16 +290,16 @@ def _value(trials: Sequence[Trial], direction: str) -> float | None:
     return (max if direction == "maximize" else min)(values, default=None)
 
 
-def why_no_bag(spec: Spec, preparation: Preparation, num_units: int) -> str:
+def why_no_bag(spec: Spec, task: Task, num_rows: int, num_units: int) -> str:
     """Return why a search chooses no bags; empty if it does.
 
     Args:
         spec: The project's spec.
-        preparation: Of its data.
+        task: The task.
+        num_rows: Training and validation rows.
         num_units: Independent units of the training and validation rows.
     """
     search, methods, split = spec.search, spec.train.methods, spec.data.split
-    num_rows = preparation.rows["train"] + preparation.rows["validation"]
     reasons = {
         "search.bag is false": not search.bag,
         "search.ensemble is false": not search.ensemble,
@@ -310,7 +309,7 @@ def why_no_bag(spec: Spec, preparation: Preparation, num_units: int) -> str:
         f"train.{next(iter(methods), '')} is set": bool(methods),
         "search.sample is set": search.sample < 1,
     }
-    return next((reason for reason, holds in reasons.items() if holds), refusal(preparation.task, "ensemble"))
+    return next((reason for reason, holds in reasons.items() if holds), refusal(task, "ensemble"))
 
 
 def bagged(candidates: Mapping[str, Trial], members: Mapping[str, Trial]) -> dict[str, Trial]:

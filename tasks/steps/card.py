@@ -4,17 +4,14 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.data.preparation import Preparation
-from models.data.target_encoding import TargetEncoding
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.identity.equal_share import EqualRows
 from models.kinds.data_kind import PerDataKind
-from models.kinds.task import PerTask
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
 from models.project_spec.frequency import ROWS
@@ -28,6 +25,7 @@ from tasks.loop.loop_pages import page_of
 from tasks.mlflow import provenance
 from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
+from tasks.steps.card_decision import JUDGED_ON, decision, quantiles
 
 if TYPE_CHECKING:
     from models.report.card import Chapter
@@ -79,7 +77,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
     preparation = Preparation.load(inputs["export"].folder)
     trained, search, exported, outcome = (inputs[name].result for name in ("train", "search", "export", "promote"))
     number, folds = outcome["version"], search.get("params", {}).get(f"model.{FOLDS}", 0)
-    judged_on = "training and validation rows, by the models of other folds" if folds else "validation rows"
+    judged_on = JUDGED_ON[bool(folds)]
     return Card(
         project=loop.spec.name,
         verdict=judged,
@@ -90,26 +88,14 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         figures=_figures(inputs),
         data=_data(loop.spec, inputs, preparation),
         schema=input_rows(preparation),
-        training={
-            "net": _net(chosen_net(loop.spec, search.get("params", {})), shares_of(search.get("params", {})), folds),
-            **({"began with": trained["begun_with"] or "random weights"} if loop.spec.train.start else {}),
-            "parameters": trained["num_parameters"],
-            **(best_epochs(trained["members"]) if folds else _fits(trained)),
-            **({LONGER: trained[LONGER]} if trained.get(LONGER) else {}),
-            "seconds": round(trained["seconds"], 1),
-            "ranks": trained["world_size"],
-            "threads a rank": trained["threads"],
-            "restarts": trained["restarts"],
-            "taken up again at steps": ", ".join(map(str, trained["resumed_from"])) or "never",
-            **_costs(search, trained),
-        },
+        training=_training(loop.spec, trained, search, folds),
         settings={
             **loop.spec.train.model_dump(exclude={"augment", "max_restarts", "refit"}),
             **_short(shown(search.get("params", {}))),
         },
-        decision=_decision(exported.get("class_head", {}), preparation, loop.spec.goal.positive is not None, judged_on),
+        decision=decision(exported.get("class_head", {}), preparation, loop.spec.goal.positive is not None, judged_on),
         importances=_importances(inputs),
-        quantiles=_quantiles(exported.get("quantile_shifts", {}), judged_on),
+        quantiles=quantiles(exported.get("quantile_shifts", {}), judged_on),
         search={key: value for key, value in search.items() if key not in _NOT_FACTS},
         families=_families(search),
         provenance=_provenance(loop, trained, search),
@@ -121,6 +107,23 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         limits=_limits(loop.spec, preparation),
         links=_links(loop.state, loop.id),
     )
+
+
+def _training(spec: Spec, trained: dict[str, Any], search: dict[str, Any], folds: int) -> dict[str, Any]:
+    params = search.get("params", {})
+    return {
+        "net": _net(chosen_net(spec, params), shares_of(params), folds),
+        **({"began with": trained["begun_with"] or "random weights"} if spec.train.start else {}),
+        "parameters": trained["num_parameters"],
+        **(best_epochs(trained["members"]) if folds else _fits(trained)),
+        **({LONGER: trained[LONGER]} if trained.get(LONGER) else {}),
+        "seconds": round(trained["seconds"], 1),
+        "ranks": trained["world_size"],
+        "threads a rank": trained["threads"],
+        "restarts": trained["restarts"],
+        "taken up again at steps": ", ".join(map(str, trained["resumed_from"])) or "never",
+        **_costs(search, trained),
+    }
 
 
 def _net(name: str, shares: dict[str, float], folds: int) -> str:
@@ -157,68 +160,6 @@ def _refit(used: dict[str, Any] | None) -> dict[str, str]:
     }
 
 
-def _decision(head: dict[str, Any], preparation: Preparation, is_named: bool, judged_on: str) -> dict[str, Any]:
-    """Return how probabilities become a label, with their reliability on held-out validation rows.
-
-    Args:
-        head: The record of the class head.
-        preparation: The version's: its classes or labels.
-        is_named: Whether the spec names the positive one of two classes.
-        judged_on: The rows of which the head is, in words.
-    """
-    if not head:
-        return {}
-    target = preparation.target
-    words = f"calibrated on {judged_on}" if head.get("calibrated") else "as the model gives them"
-    labels = {"log loss": "log_loss", "expected calibration error": "ece"}
-    measured = {
-        f"{name} on {judged_on}, {when}": float(f"{head[key + suffix]:.4g}")
-        for name, key in labels.items()
-        for when, suffix in (("as trained", ""), ("calibrated on the other folds", "_after"))
-        if key in head
-    }
-    facts = {"probabilities": words, **measured}
-    return {**facts, **_DECISIONS[preparation.task](head, target, is_named)}
-
-
-def _positive(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
-    source = "goal.positive" if is_named else "the later of the two: goal.positive is not set"
-    threshold = {f"threshold of {target.positive}": float(f"{head['threshold']:.4g}")}
-    return {"positive class": f"{target.positive} ({source})", **threshold}
-
-
-def _class_scores(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
-    decision = head.get("decision", {})
-    if not decision:
-        return {"label": "the likeliest class"}
-    pairs = zip(target.class_names, decision["score_weights"], decision["score_offsets"], strict=True)
-    scores = {f"score of {name}": f"{weight:.4g} x probability {offset:+.4g}" for name, weight, offset in pairs}
-    return {"label": "the class with the highest score, for the goal", **scores}
-
-
-def _label_thresholds(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
-    names = [output.name for output in target.outputs]
-    thresholds = head.get("decision", {}).get("thresholds") or [0.5] * len(names)
-    return {
-        f"threshold of {name}": float(f"{threshold:.4g}") for name, threshold in zip(names, thresholds, strict=True)
-    }
-
-
-def _nothing_decided(head: dict[str, Any], target: TargetEncoding, is_named: bool) -> dict[str, Any]:
-    return {}
-
-
-_DECISIONS: PerTask[Callable[[dict[str, Any], TargetEncoding, bool], dict[str, Any]]] = {
-    "binary": _positive,
-    "multiclass": _class_scores,
-    "multilabel": _label_thresholds,
-    "regression": _nothing_decided,
-    "quantile": _nothing_decided,
-    "language": _nothing_decided,
-    "ranking": _nothing_decided,
-}
-
-
 def _next_steps(verdict: Any) -> list[str]:
     from models.judge.next_steps import next_steps
 
@@ -230,17 +171,6 @@ def _importances(inputs: Inputs) -> Any:
 
     measured = inputs["judge"].result.get("importances")
     return Importances.model_validate(measured) if measured else None
-
-
-def _quantiles(shifted: dict[str, Any], judged_on: str) -> dict[str, Any]:
-    """Return how far the trained quantiles were from the shares that they state, on the rows that shifted them."""
-    if not shifted:
-        return {}
-    shares = zip(shifted["names"], shifted["levels"], shifted["share_below"], strict=True)
-    below = {
-        f"{name}, as trained": f"{share:.1%} of true values below, states {level:.3g}" for name, level, share in shares
-    }
-    return {**below, "shifted by its errors on": f"{shifted['num_examples']:,} {judged_on}"}
 
 
 def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:

@@ -6,18 +6,26 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from models.metrics.metrics import metric_of
-from tasks.loop.loop import Inputs, Loop
+from models.project_spec.blocks import Spec
+from tasks.loop.loop import Inputs
 
 if TYPE_CHECKING:
+    from pathlib import Path
+
     import numpy as np
 
     from models.judge.importance import Feed, Importances
 
 
-def importances(loop: Loop, inputs: Inputs) -> Importances | None:
+def importances(inputs: Inputs, spec: Spec, folder: Path) -> Importances | None:
     """Return what each column is worth to the exported graph; None where that is not measured.
 
     It takes part in no decision.
+
+    Args:
+        inputs: The results of the steps before.
+        spec: The project's spec.
+        folder: The project's folder, in which its own metric lies.
     """
     import numpy as np
 
@@ -35,13 +43,13 @@ def importances(loop: Loop, inputs: Inputs) -> Importances | None:
     if not places or not len(target):
         return None
     positions = feeds.spread_positions(len(target), MOST_ROWS)
-    order = np.random.default_rng(loop.spec.train.seed).permutation(len(positions))
+    order = np.random.default_rng(spec.train.seed).permutation(len(positions))
     rows = {
         name: values[order] for name, values in feeds.feed_at(prepared, "validation", preparation, positions).items()
     }
     weights = weights_of(prepared, "validation")
     truth, weight = target[positions][order], None if weights is None else weights[positions][order]
-    metric = metric_of(loop.spec.goal, preparation, loop.project.folder).at(preparation.class_head.decision)
+    metric = metric_of(spec.goal, preparation, folder).at(preparation.class_head.decision)
 
     def run(shuffled: Iterable[Feed]) -> np.ndarray:
         return predict(graph, shuffled, preparation)
@@ -52,4 +60,4 @@ def importances(loop: Loop, inputs: Inputs) -> Importances | None:
             np.ones(num)
         )
 
-    return measure_importances(run, rows, places, loss, loop.spec.train.seed)
+    return measure_importances(run, rows, places, loss, spec.train.seed)

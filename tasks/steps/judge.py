@@ -68,7 +68,9 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
             "warnings": [missed] * bool(missed),
             "challenger_cost": verdict.challenger_cost.model_dump(),
             "metrics": {name: values.get("challenger") for name, values in verdict.metrics.items()},
-            "importances": measured.model_dump() if (measured := importances(loop, inputs)) else None,
+            "importances": measured.model_dump()
+            if (measured := importances(inputs, loop.spec, loop.project.folder))
+            else None,
         }
         papers = [_write_known_rows(inputs, folder), _write_predictions(inputs, folder, whole)]
         return StepResult([folder / VERDICT_FILE, *papers], result)

@@ -114,7 +114,9 @@ class ModelChoice:
         if not candidates:
             return "search.folds is set"
         job = self.fold_job(next(iter(candidates.values())), (0, FOLDS))
-        return why_no_bag(self.loop.spec, self.preparation, num_units(job.tensors))
+        rows = self.preparation.rows
+        num_rows = rows["train"] + rows["validation"]
+        return why_no_bag(self.loop.spec, self.preparation.task, num_rows, num_units(job.tensors))
 
     def _bagged(self, best: Trial, bags: Mapping[str, Trial]) -> tuple[_Model, Costs, int]:
         """Train the bags of these trials, and choose among them."""

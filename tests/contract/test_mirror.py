@@ -43,6 +43,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/host/migrations/versions/0006_create_the_moves_of_champions.py": "tests/unit/tasks/host/test_database.py",
     "tasks/tools/optuna_study.py": "tests/integration/test_optuna_study.py: needs Optuna and its storage",
     "tasks/steps/card.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
+    "tasks/steps/card_decision.py": "tests/rules/test_positive_class.py: needs a trained model",
     "tasks/steps/export.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/importances.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",
     "tasks/steps/judge.py": "tests/integration/test_loop.py: needs the steps before it and the real tools",

@@ -21,7 +21,7 @@ from models.project_spec.blocks import Spec
 from models.scaffold.table import guess_spec
 from models.serving.open_api import prediction_schema
 from models.training.spec_check import check_spec
-from tasks.steps.card import _decision
+from tasks.steps.card_decision import decision
 from tests.goal_jobs import METRICS, answers, fitted, prepared_table
 
 NAMES = {"order": ("no", "yes"), "named": ("legit", "fraud")}
@@ -114,10 +114,10 @@ def prepared_table_of_before(tmp_path: Path) -> Any:
 
 def test_card_and_api_name_the_positive_class(prepared: dict[str, Any], tmp_path: Path):
     named = Project(tmp_path, "named", {"metric": "f1"}, prepared["named"])
-    facts = _decision(named.record["class_head"], named.preparation, True)
+    facts = decision(named.record["class_head"], named.preparation, True)
     assert facts["positive class"] == "fraud (goal.positive)"
     assert 0 < facts["threshold of fraud"] < 1
-    told = _decision(named.record["class_head"], named.preparation, False)["positive class"]
+    told = decision(named.record["class_head"], named.preparation, False)["positive class"]
     assert told == "fraud (the later of the two: goal.positive is not set)"
     properties = prediction_schema(LoadedModel("rule", "1", named.out))["properties"]
     assert [name for name, schema in properties.items() if "positive" in schema.get("description", "")] == [

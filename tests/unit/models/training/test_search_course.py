@@ -6,7 +6,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-from models.data.preparation import Preparation
 from models.nets.catalogue import BAG_S
 from models.project_spec.blocks import Spec
 from models.training.search_course import (
@@ -28,7 +27,6 @@ from models.training.search_course import (
     why_no_bag,
 )
 from models.training.search_space import Trial
-from tests.finished_jobs import table_preparation
 
 NETS = {"trees": "trees", "linear": "linear", "linear-2": "linear", "mlp": "mlp"}
 """The family of each model."""
@@ -182,8 +180,7 @@ def test_the_budget_follows_the_first_trial_and_counts_work() -> None:
 def reason_of(num_rows: int = 1000, num_units: int | None = None, **blocks: Any) -> str:
     data = {"source": "d.csv", "target": "y", **blocks.pop("data", {})}
     spec = Spec.model_validate({"name": "small", "data": data, **blocks})
-    preparation: Preparation = table_preparation().model_copy(update={"rows": {"train": num_rows, "validation": 0}})
-    return why_no_bag(spec, preparation, num_rows if num_units is None else num_units)
+    return why_no_bag(spec, spec.data.task or "binary", num_rows, num_rows if num_units is None else num_units)
 
 
 def trial_of(net: str, work_s: float) -> Trial:
