@@ -114,10 +114,10 @@ def prepared_table_of_before(tmp_path: Path) -> Any:
 
 def test_card_and_api_name_the_positive_class(prepared: dict[str, Any], tmp_path: Path):
     named = Project(tmp_path, "named", {"metric": "f1"}, prepared["named"])
-    facts = decision(named.record["class_head"], named.preparation, True)
+    facts = decision(named.record["class_head"], named.preparation, True, "validation rows")
     assert facts["positive class"] == "fraud (goal.positive)"
     assert 0 < facts["threshold of fraud"] < 1
-    told = decision(named.record["class_head"], named.preparation, False)["positive class"]
+    told = decision(named.record["class_head"], named.preparation, False, "validation rows")["positive class"]
     assert told == "fraud (the later of the two: goal.positive is not set)"
     properties = prediction_schema(LoadedModel("rule", "1", named.out))["properties"]
     assert [name for name, schema in properties.items() if "positive" in schema.get("description", "")] == [
