@@ -11,7 +11,7 @@ from models.inputs.graph_builder import CORE_PREFIX, GraphBuilder
 def dense_model(preparation: Preparation, hidden: int = 32) -> onnx.ModelProto:
     """Numbers of a table through two hidden layers."""
     rng = np.random.default_rng(7)
-    inputs = len(preparation.numeric)
+    inputs = preparation.num_numeric
     core = GraphBuilder(CORE_PREFIX)
 
     def weights(name: str, *shape: int) -> str:

@@ -225,7 +225,7 @@ def _mean_influence(target: Array, prediction: Array, parts: _Parts, chosen: Arr
 
 def _ratio(part: Array, whole: Array) -> Array:
     """Return part / whole; 0 / 0 counts as 0."""
-    return np.divide(part, whole, out=np.zeros_like(part), where=whole > 0)
+    return np.divide(part, whole, out=np.zeros(np.shape(part)), where=whole > 0)
 
 
 def _one_against_rest(score: Callable[[Array, Array], Evaluator], target: Array, prediction: Array) -> Evaluator:

@@ -10,9 +10,8 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-import numpy as np
 from pydantic import Field
 
 from models.frozen_model import FrozenModel
@@ -23,6 +22,9 @@ from models.project_spec.references import short_name
 from models.readable import readable
 from models.training.costs.summary import total
 from models.training.search_space import NET, Trial, member_names
+
+if TYPE_CHECKING:
+    import numpy as np
 
 ERRORS = 2.0
 """A family is clearly behind if the leader's lead is more than this many standard errors, and also more than"""
@@ -108,7 +110,7 @@ def first_round(scores: Mapping[str, Scores], constant: float, direction: str, m
     out = {}
     for family, score in scores.items():
         lead = sign * (scores[best].value - score.value)
-        error = jackknife_error(np.subtract(scores[best].without, score.without))
+        error = _error_between(scores[best].without, score.without)
         if lead > ERRORS * error and lead > SHARE * gain:
             reached = f"{readable(score.value)} against {readable(scores[best].value)} of {short_name(best)}"
             out[family] = (
@@ -125,6 +127,8 @@ def jackknife_error(without: Any) -> float:
 
     Source: the delete-a-group jackknife, Shao and Tu, The Jackknife and Bootstrap (1995), section 2.3.
     """
+    import numpy as np
+
     values = np.asarray(without, np.float64)
     values = values[np.isfinite(values)]
     count = len(values)
@@ -133,8 +137,17 @@ def jackknife_error(without: Any) -> float:
     return float(np.sqrt((count - 1) / count * np.square(values - values.mean()).sum()))
 
 
+def _error_between(without: Sequence[float], other_without: Sequence[float]) -> float:
+    """Return the standard error of the difference of two figures."""
+    import numpy as np
+
+    return jackknife_error(np.subtract(without, other_without))
+
+
 def without_blocks(count: int) -> Iterator[np.ndarray]:
     """Yield how often each of `count` examples in their order counts, (example,): without each of equal blocks."""
+    import numpy as np
+
     for block in np.array_split(np.arange(count), min(BLOCKS, count)):
         drawn = np.ones(count)
         drawn[block] = 0
@@ -150,7 +163,7 @@ def guarded(compared: Comparison, direction: str) -> Comparison:
         return compared
     sign = 1 if direction == "maximize" else -1
     best = max(compared.scores.values(), key=lambda score: sign * score.value)
-    error = jackknife_error(np.subtract(best.without, compared.joined.without))
+    error = _error_between(best.without, compared.joined.without)
     is_behind = sign * (best.value - compared.joined.value) > ERRORS * error
     return compared.model_copy(update={"weights": {}, "joined": None}) if is_behind else compared
 
@@ -197,7 +210,7 @@ def _choose_one(scores: Mapping[str, Scores], direction: str, metric: str, where
     best = max(scores, key=lambda family: sign * scores[family].value)
     for family, score in scores.items():
         lead = sign * (scores[best].value - score.value)
-        error = jackknife_error(np.subtract(scores[best].without, score.without))
+        error = _error_between(scores[best].without, score.without)
         if family == best:
             return best, f"chosen: the best {metric} {where}"
         if lead <= error < math.inf:
@@ -334,6 +347,7 @@ def bagged(candidates: Mapping[str, Trial], members: Mapping[str, Trial]) -> dic
 
 def num_units(tensors: Mapping[str, Path]) -> int:
     """Return the number of independent units of the training and validation rows of a table: groups, or rows."""
+    import numpy as np
     from safetensors import safe_open
 
     keys, num_rows = [], 0

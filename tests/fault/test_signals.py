@@ -33,6 +33,7 @@ def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(
     workspace: Workspace, make_project: MakeProject, empty_prefect: Path
 ) -> None:
     begin_prefect(workspace.root, empty_prefect)
+    workspace.platform.mkdir(exist_ok=True)  # the platform was up: the server has Prefect's triggers
     project = make_project("tiny", "retrain: {on: [new_data], min_new_labels: 5}\n")  # decided, without a loop
     asked = Signal(id="data-1", kind="new_data", at=time.time(), reason="60 rows came")
     state, server = project.state("tiny"), PrefectServer(workspace)
