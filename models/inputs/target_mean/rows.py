@@ -9,7 +9,7 @@ Source: Micci-Barreca, "A preprocessing scheme for high-cardinality categorical 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import NamedTuple, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -33,7 +33,7 @@ NUM_FOLDS = 5
 CONSTANT = 1e-9
 """What differs by less than this, in standard deviations, is rounding."""
 
-Numbers = NDArray[np.float64]
+Numbers: TypeAlias = NDArray[np.float64]
 
 
 class _Training(NamedTuple):
