@@ -106,7 +106,21 @@ class TextRecord(InputRecord):
         return "characters"
 
 
-class DerivedInput(InputRecord):
+class SingleNumber(InputRecord):
+    """An input that becomes one number."""
+
+    @property
+    def width(self) -> int:
+        """One column of the tensor `numeric`."""
+        return 1
+
+    @property
+    def axis(self) -> int | None:
+        """A single number has none."""
+        return None
+
+
+class DerivedInput(SingleNumber):
     """An input that stands beside that of its column, and is made of the same values: one number."""
 
     form: Form = "derived"
@@ -118,16 +132,6 @@ class DerivedInput(InputRecord):
     def column(self) -> str:
         """The column whose values it is made of."""
         return self.of
-
-    @property
-    def width(self) -> int:
-        """One column of the tensor `numeric`."""
-        return 1
-
-    @property
-    def axis(self) -> int | None:
-        """A single number has none."""
-        return None
 
 
 @dataclass

@@ -6,10 +6,10 @@ from typing import ClassVar, Literal
 
 from pydantic import Field
 
-from models.inputs.record import InputRecord
+from models.inputs.record import SingleNumber
 
 
-class ScaledNumber(InputRecord):
+class ScaledNumber(SingleNumber):
     """A number: `(value or fill - shift) / scale`, in float64, then float32; values end at `low` and `high`."""
 
     fill: float
@@ -17,16 +17,6 @@ class ScaledNumber(InputRecord):
     scale: float = 1.0
     low: float | None = Field(None, description="Values below count as this; None in series.")
     high: float | None = Field(None, description="Values above count as this; set where `low` is.")
-
-    @property
-    def width(self) -> int:
-        """One column of the tensor `numeric`."""
-        return 1
-
-    @property
-    def axis(self) -> int | None:
-        """A single number has none."""
-        return None
 
     @property
     def summary(self) -> str:
