@@ -1,6 +1,7 @@
 """Makes `.venv` with every locked package; run by make, with whatever Python 3.11 to 3.13 the machine has.
 
-Its arguments are extras, such as `estimators`: what requirements.NAME.lock adds. An environment keeps its extras.
+Its arguments are extras, such as `estimators`: what requirements.NAME.lock adds. An environment keeps its extras; that
+of a clone has those in `OF_A_CLONE` in any case.
 It does nothing when the environment already matches the lock files. uv does the installing; it does not read pip's
 own settings, so those that decide where packages come from (index, find-links, certificates) are handed on to it.
 """
@@ -21,6 +22,7 @@ VENV = ROOT / ".venv"
 STAMP = VENV / "loopline-lock.sha256"
 SUPPORTED = ((3, 11), (3, 13))
 UV_VERSION = "0.13.9"
+OF_A_CLONE = ("dev", "kubernetes")
 AWAY = (
     "if an index cannot be reached: `PIP_INDEX_URL=...` names another one, `PIP_FIND_LINKS=FOLDER` a folder with "
     "wheels, such as torch's; then run it again"
@@ -36,7 +38,7 @@ def main() -> int:
         print(f"loopline: {reason}: rename {ROOT}", file=sys.stderr)
         return 2
     got = STAMP.read_text().split() if STAMP.exists() else []
-    extras = sorted({*got[1:], *sys.argv[1:]})
+    extras = sorted({*OF_A_CLONE, *got[1:], *sys.argv[1:]})
     unknown = [name for name in extras if not (ROOT / _lock(name)).exists()]
     if unknown:
         known = ", ".join(path.name.split(".")[1] for path in sorted(ROOT.glob(_lock("*"))))

@@ -59,7 +59,7 @@ def test_the_image_holds_what_the_package_holds(root: Path) -> None:
     copied = re.findall(r"^COPY (\w+) \1$", text, re.MULTILINE)
     assert {"flows", "tasks", "models", "infra", "examples"} == {*copied}
     allowed = {line[1:] for line in (root / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    locks = {path.name for path in root.glob("requirements*.lock")}
+    locks = {path.name for path in root.glob("requirements*.lock")} - {"requirements.dev.lock"}
     assert {*copied, *locks, "pyproject.toml", "README.md", "LICENSE"} == allowed
     (version,) = re.findall(r"^ARG UV_VERSION=(\S+)$", text, re.MULTILINE)
     assert version == load(INFRA / "setup_env.py").UV_VERSION

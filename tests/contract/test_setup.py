@@ -68,7 +68,8 @@ def installed(setup_env: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyP
         locks = {option.removeprefix("--requirement=") for option in options if option.endswith(".lock")}
         taken.extend([locks] if locks else [])
 
-    for name in ("requirements.lock", "requirements.estimators.lock", "pyproject.toml", ".venv/bin/loopline"):
+    locks = [f"requirements{name}.lock" for name in ("", ".dev", ".kubernetes", ".estimators")]
+    for name in (*locks, "pyproject.toml", ".venv/bin/loopline"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
     for name, value in {"ROOT": tmp_path, "VENV": tmp_path / ".venv", "STAMP": tmp_path / ".venv" / "stamp"}.items():
@@ -88,15 +89,16 @@ def test_an_environment_keeps_its_extras(
     setup_env: ModuleType, installed: list[set[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`make test` after `make setup EXTRAS=estimators` must neither lose the extra nor install anew at each turn."""
-    base, both = {"requirements.lock"}, {"requirements.lock", "requirements.estimators.lock"}
-    for extras, expected in (([], [base]), ([], []), (["estimators"], [both]), ([], []), (["estimators"], [])):
+    base = {"requirements.lock", "requirements.dev.lock", "requirements.kubernetes.lock"}
+    more = base | {"requirements.estimators.lock"}
+    for extras, expected in (([], [base]), ([], []), (["estimators"], [more]), ([], []), (["estimators"], [])):
         installed.clear()
         monkeypatch.setattr(sys, "argv", ["setup_env.py", *extras])
         assert setup_env.main() == 0
         assert installed == expected
     (tmp_path / "requirements.estimators.lock").write_text("another pin")
     monkeypatch.setattr(sys, "argv", ["setup_env.py"])
-    assert (setup_env.main(), installed) == (0, [both])
+    assert (setup_env.main(), installed) == (0, [more])
 
 
 def test_an_unknown_extra_is_refused(
@@ -107,7 +109,7 @@ def test_an_unknown_extra_is_refused(
 ) -> None:
     monkeypatch.setattr(sys, "argv", ["setup_env.py", "estimator"])
     assert (setup_env.main(), installed) == (2, [])
-    assert "EXTRAS=estimator, expected estimators" in capsys.readouterr().err
+    assert "EXTRAS=estimator, expected dev, estimators, kubernetes" in capsys.readouterr().err
 
 
 def test_the_clone_comes_before_packages_of_the_same_names(setup_env: ModuleType, tmp_path: Path) -> None:

@@ -9,13 +9,16 @@ import shutil
 import subprocess
 import sys
 import sysconfig
+import tarfile
 import urllib.request
 import venv
 import zipfile
+from email.parser import Parser
 from pathlib import Path
 from typing import Any
 
 import pytest
+from packaging.requirements import Requirement
 
 from tests.running import Ended, eventually
 
@@ -28,6 +31,8 @@ SOURCES = (
     "infra",
     "pyproject.toml",
     "requirements.lock",
+    "requirements.estimators.lock",
+    "requirements.kubernetes.lock",
     "README.md",
     "LICENSE",
 )
@@ -38,8 +43,8 @@ MESSAGE = "a package of the team"
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]
 
 
-def built(source: Path, into: Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "hatchling", "build", "--target", "wheel", "--directory", str(into)]
+def built(source: Path, into: Path, target: str = "wheel") -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "hatchling", "build", "--target", target, "--directory", str(into)]
     return subprocess.run(command, cwd=source, capture_output=True, text=True, check=False)
 
 
@@ -107,23 +112,55 @@ def test_a_wheel_puts_nothing_but_loopline_on_the_path(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"loopline"}
     inside = {name.removeprefix("loopline/program/") for name in names}
-    assert {"requirements.lock", "flows/site/index.html", "infra/nginx/loopline.conf"} <= inside
+    locks = {"requirements.lock", "requirements.estimators.lock", "requirements.kubernetes.lock"}
+    assert {*locks, "flows/site/index.html", "infra/nginx/loopline.conf"} <= inside
     assert any(name.startswith("examples/") for name in inside)
     assert not any("__pycache__" in name or name.startswith("tests/") for name in inside)
     assert wheel.stat().st_size <= LARGEST
 
 
-def test_a_wheel_without_the_site_is_refused(source: Path, tmp_path: Path) -> None:
+def test_a_wheel_asks_for_exactly_the_locked_packages(wheel: Path) -> None:
+    """No other option is needed: `uv tool install`, pipx and pip install the same packages, whatever came out since."""
+    with zipfile.ZipFile(wheel) as archive:
+        (notes,) = [name for name in archive.namelist() if name.endswith(".dist-info/METADATA")]
+        required = Parser().parsestr(archive.read(notes).decode()).get_all("Requires-Dist", [])
+    for lock, extra in {"requirements.lock": "", "requirements.estimators.lock": "estimators"}.items():
+        pins = re.findall(r"^[a-z0-9]\S*==[^\\\n]+", (ROOT / lock).read_text(), re.MULTILINE)
+        assert wanted(pins, extra) <= wanted(required, extra)
+        assert ("catboost" in dict(wanted(required, extra))) == bool(extra)
+
+
+def wanted(lines: list[str], extra: str) -> set[tuple[str, str]]:
+    """Return names and versions of the requirements that hold on a machine, with an extra."""
+    environment = {"extra": extra, "python_full_version": "3.11.2", "sys_platform": "linux"}
+    requirements = [Requirement(line) for line in lines]
+    return {(r.name, str(r.specifier)) for r in requirements if not r.marker or r.marker.evaluate(environment)}
+
+
+def test_the_sources_build_the_same_wheel_and_hold_nothing_else(source: Path, wheel: Path, tmp_path: Path) -> None:
+    assert built(source, tmp_path, "sdist").returncode == 0
+    (archive,) = tmp_path.glob("*.tar.gz")
+    with tarfile.open(archive) as sources:
+        sources.extractall(tmp_path, filter="data")
+    (unpacked,) = [path for path in tmp_path.iterdir() if path.is_dir()]
+    assert {path.name for path in unpacked.iterdir()} <= {*SOURCES, "PKG-INFO", ".gitignore"}
+    assert built(unpacked, tmp_path / "wheel").returncode == 0
+    (again,) = (tmp_path / "wheel").glob("*.whl")
+    assert again.read_bytes() == wheel.read_bytes()
+
+
+@pytest.mark.parametrize("target", ["wheel", "sdist"])
+def test_a_build_without_the_site_is_refused(target: str, source: Path, tmp_path: Path) -> None:
     site = source / "flows" / "site" / "index.html"
     text = site.read_text()
     site.unlink()
     try:
-        outcome = built(source, tmp_path / "wheel")
+        outcome = built(source, tmp_path / "build", target)
     finally:
         site.write_text(text)
     assert outcome.returncode != 0
     assert "`make docs`" in outcome.stderr
-    assert not list(tmp_path.rglob("*.whl"))
+    assert not [path for path in tmp_path.rglob("*") if path.is_file()]
 
 
 @pytest.mark.parametrize("name", OURS)
