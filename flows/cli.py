@@ -40,6 +40,7 @@ COMMANDS = {
     "gc": "Show or remove what nobody needs any more.",
     "migrate": "Move the databases to Postgres.",
     "doctor": "Check this machine and workspace.",
+    "upgrade-check": "Check whether this version reads an older workspace.",
     "check-row": "Check a metric, launcher, source or family of your own.",
     "stage": "Run one data stage (as dvc.yaml does).",
     "schema": "Print the JSON Schema of project.yaml.",
@@ -50,7 +51,10 @@ COMMANDS = {
     "docs": "Open the documentation.",
     "completion": "Print the completion of a shell.",
 }
-FOLDERS = {"guides": ("schema", "env", "docs", "completion"), "upkeep": ("doctor", "reap", "gc", "migrate")}
+FOLDERS = {
+    "guides": ("schema", "env", "docs", "completion"),
+    "upkeep": ("doctor", "upgrade-check", "reap", "gc", "migrate"),
+}
 """The commands in folders of `flows/commands`."""
 COLLECT = (20_000, 10, 10)
 """Garbage is collected more rarely than by default: Great Expectations, MLflow and pandas make a million objects that

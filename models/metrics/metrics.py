@@ -337,6 +337,12 @@ def quantiles_of(outputs: Sequence[Output], metric: str = "") -> list[float]:
     return list(levels) if quantile is None else [quantile]
 
 
+def is_ready(name: str) -> bool:
+    """Return whether a name is one of Loopline's metrics, with a quantile, costs or a number of places or without."""
+    stem = (ranking.cutoff_of(name) or (name,))[0]
+    return stem in METRICS or quantile_of(name) is not None or costs_of(name) is not None
+
+
 def is_of_numbers(name: str | None) -> bool:
     """Return whether a metric of this name judges nothing but numbers."""
     if name is None:

@@ -367,6 +367,11 @@ def net_name(net: str, kind: Kind) -> str:
     return name
 
 
+def is_ready(name: str) -> bool:
+    """Return whether a spec's name of a family is Loopline's own."""
+    return name in CATALOGUE or name in ("auto", ENSEMBLE)
+
+
 def row_of(net: str) -> CatalogueEntry:
     """Return the row of a net by its resolved name: of a ready one, or of what a reference names."""
     return CATALOGUE.get(net) or _REFERENCES[sort_of_net(net)]

@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 from models.errors import UsageError
 from models.files import SPEC_FILE
 from models.project_spec.blocks import NAME_PATTERN, Spec
+from models.project_spec.entry_points import with_references
 
 COMMAND_LINE = "command line"
 MOST_BYTES = 1 << 20
@@ -64,6 +65,11 @@ def spec_of(
     name = shown_as or str(path)
     document = {"name": path.resolve().parent.name, **document}
     overridden = [_override(document, text) for text in overrides]
+
+    def refusal(key: str, reason: str) -> UsageError:
+        return UsageError(f"{place_of(key, path, overrides, shown_as)}: {key}: {reason}")
+
+    document = with_references(document, path.parent, refusal)
     try:
         return Spec.model_validate(document)
     except ValidationError as error:

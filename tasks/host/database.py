@@ -10,6 +10,7 @@ import contextlib
 import functools
 import json
 import os
+import tempfile
 import threading
 import time
 import uuid
@@ -206,6 +207,27 @@ def clock(connection: Connection) -> ColumnElement[Any]:
 def is_absent(state: Path) -> bool:
     """Return whether the workspace has no database yet."""
     return not is_shared() and not (state / FILE).exists()
+
+
+def stored_revision(state: Path) -> str | None:
+    """Return the version of the schema that a database has, without a change; None for none, or an empty one.
+
+    Args:
+        state: The workspace's state folder, `.loopline`.
+
+    Raises:
+        StoreError: The database cannot be used, a newer Loopline wrote it, or its rows were moved elsewhere.
+    """
+    if is_absent(state):
+        return None
+    with tempfile.TemporaryDirectory() as folder:
+        url = address(state)
+        if not is_shared():
+            url = f"sqlite:///{sqlite_files.copy_unchanged(state / FILE, Path(folder))}"
+        with _converted(url), _engine.__wrapped__(url, os.getpid()).begin() as connection:
+            revision = _revision(connection)
+    _refuse_newer(address(state), revision)
+    return revision
 
 
 @contextlib.contextmanager

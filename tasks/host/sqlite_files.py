@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import shutil
+import sqlite3
 from pathlib import Path
 
 from models.errors import StoreError, one_line
@@ -53,3 +56,24 @@ def read_only(file: Path) -> str:
     log = file.with_name(f"{file.name}-wal")
     is_fixed = not os.access(file.parent, os.W_OK) and not log.exists()
     return f"{file.absolute().as_uri()}?mode=ro{'&immutable=1' if is_fixed else ''}"
+
+
+def copy_unchanged(file: Path, folder: Path) -> Path:
+    """Copy a database into a folder, and leave its own folder as it is; return the copy.
+
+    Raises:
+        StoreError: It cannot be read.
+    """
+    copy = folder / file.name
+    try:
+        if not file.with_name(f"{file.name}-wal").exists():  # all rows are in the file, and no process has it open
+            shutil.copyfile(file, copy)
+            return copy
+        with (
+            contextlib.closing(sqlite3.connect(f"{file.absolute().as_uri()}?mode=ro", uri=True)) as stored,
+            contextlib.closing(sqlite3.connect(copy)) as written,
+        ):
+            stored.backup(written)
+    except (OSError, sqlite3.Error) as error:
+        raise store_error(file, error, "put it back from a copy") from error
+    return copy

@@ -25,7 +25,7 @@ from tasks.host import database, stores
 from tasks.host.object_store import object_store
 from tasks.host.ports import holder, taken_ports
 from tasks.host.workspace import CLONE, Workspace
-from tasks.operations.registered import registered
+from tasks.operations.registered import clashes, registered
 from tasks.platform.platform import LEAST_FREE_BYTES
 from tasks.platform.service_main import marked
 from tasks.platform.services import ports, services_of, supervisor
@@ -56,7 +56,7 @@ def examine(workspace: Workspace) -> list[Finding]:
     """Run all checks; nothing is changed."""
     looks: tuple[Callable[[Workspace], Finding], ...] = (
         _python,
-        _packages,
+        packages,
         _imports,
         _writable,
         _state,
@@ -73,6 +73,7 @@ def examine(workspace: Workspace) -> list[Finding]:
         _data,
     )
     rows = [Finding(sort, "ok", detail) for sort, detail in registered(workspace).items()]
+    rows += [Finding("names", "wrong", *reason.rsplit(": ", 1)) for reason in clashes()]
     return [*(examination(workspace) for examination in looks), *_moves(workspace), *_behind(workspace), *rows]
 
 
@@ -82,7 +83,7 @@ def _python(_: Workspace) -> Finding:
     return Finding("python", "ok" if fits else "wrong", version, "" if fits else "use Python 3.11 to 3.13")
 
 
-def _packages(_: Workspace) -> Finding:
+def packages(_: Workspace) -> Finding:
     """Compare installed versions with pyproject.toml; `pip check` finds fewer conflicts (fastapi under Prefect)."""
     wrong = []
     for text in metadata.requires("loopline") or []:

@@ -1,4 +1,4 @@
-"""What is registered: of each sort of row those of the product, and those that projects and places name."""
+"""What is registered: of each sort of row those of the product, of packages, and those that specs and places name."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from models.estimators.rows import ROWS
 from models.metrics.metrics import METRICS
 from models.nets.catalogue import CATALOGUE
 from models.project_spec.blocks import Spec
+from models.project_spec.entry_points import GROUPS, named_rows, trouble
 from models.project_spec.methods import Augment
 from models.project_spec.reader import read_document, read_spec
 from models.project_spec.references import is_own_code
@@ -32,7 +33,7 @@ SHOWN = 4
 
 
 def registered(workspace: Workspace) -> dict[str, str]:
-    """Return for each sort how many rows the product has, and each reference of a project or place with where it is."""
+    """Return for each sort the rows of the product and of packages, and each reference of a project or place."""
     brought: dict[str, list[str]] = {sort: [] for sort in OURS}
     for project in workspace.projects():
         with contextlib.suppress(LooplineError):  # the check of the specs names it
@@ -43,7 +44,12 @@ def registered(workspace: Workspace) -> dict[str, str]:
         places = read_document(path) if path.is_file() else {}
         engines = {name: str(entry.get("engine")) for name, entry in places.items() if isinstance(entry, dict)}
         brought["launchers"] += [f"{engine} ({name})" for name, engine in engines.items() if is_own_code(engine)]
-    return {sort: _shown(names, brought[sort]) for sort, names in OURS.items()}
+    return {sort: _shown(names, _of_packages(sort), brought[sort]) for sort, names in OURS.items()}
+
+
+def clashes() -> list[str]:
+    """Return why names of installed packages cannot be used in a spec, each with its cure."""
+    return [reason for group in GROUPS for name in named_rows(group) if (reason := trouble(group, name))]
 
 
 def _named_by(spec: Spec) -> Iterator[tuple[str, str]]:
@@ -58,7 +64,14 @@ def _named_by(spec: Spec) -> Iterator[tuple[str, str]]:
         yield from ((sort, reference) for reference in references if is_own_code(reference))
 
 
-def _shown(ours: tuple[str, ...], brought: list[str]) -> str:
+def _of_packages(sort: str) -> list[str]:
+    group = f"loopline.{sort}"
+    rows = named_rows(group) if group in GROUPS else {}
+    return [f"{name} ({rows[name][0].origin})" for name in sorted(rows) if not trouble(group, name)]
+
+
+def _shown(ours: tuple[str, ...], of_packages: list[str], brought: list[str]) -> str:
     further = f" and {len(ours) - SHOWN} more" if len(ours) > SHOWN else ""
-    named = f"; of projects: {', '.join(brought)}" if brought else ""
-    return f"of Loopline: {', '.join(ours[:SHOWN])}{further}{named}"
+    packages = f"; of packages: {', '.join(of_packages)}" if of_packages else ""
+    projects = f"; of projects: {', '.join(brought)}" if brought else ""
+    return f"of Loopline: {', '.join(ours[:SHOWN])}{further}{packages}{projects}"

@@ -139,6 +139,12 @@ def latest_records(root: Path, projects: Sequence[str], steps: Sequence[str]) ->
     return records
 
 
+def unreadable_records(root: Path, projects: Sequence[str], steps: Sequence[str]) -> list[str]:
+    """Return the project and step of each last record that has not the form of today's: the step runs again."""
+    rows = _newest_of(root, projects, steps, 1)
+    return [f"{row.project} {row.step}" for row in rows if _read(row.content) is None]
+
+
 def newest_records(root: Path, projects: Sequence[str], step: str, limit: int) -> dict[str, list[StepRecord]]:
     """Return the records of one step of projects, newest first, at most `limit` of each project."""
     records: dict[str, list[StepRecord]] = {}

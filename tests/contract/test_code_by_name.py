@@ -83,6 +83,7 @@ PLACES = {
 }
 NO_RESULT = {
     "models/project_spec/references.py": "those who ask it to resolve a name are places",
+    "models/project_spec/entry_points.py": "it asks only whether a name is taken; the spec holds the reference",
     "tasks/ranks/own_place.py": "where a training runs decides no result",
     "models/estimators/libraries.py": "a key holds it for a spec with an estimator, beside the code of that",
     "models/distributed/forkserver.py": "it imports early what ranks import by statements",

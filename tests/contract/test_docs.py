@@ -2,6 +2,7 @@
 
 import ast
 import re
+import tomllib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -84,6 +85,14 @@ def test_the_yaml_of_the_guides_is_taken_by_every_parser(root: Path) -> None:
             YAML(typ="safe").load(block or line.replace("\n", " "))
             taken += 1
     assert taken > 50
+
+
+def test_the_newest_version_of_the_changelog_is_that_of_the_package(root: Path) -> None:
+    newest = re.findall(r"^## (\d+\.\d+\.\d+)$", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
+    package = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
+    cited = YAML(typ="safe").load((root / "CITATION.cff").read_text())["version"]
+    assert newest[0] == package == cited
+    assert newest == sorted(newest, reverse=True)
 
 
 def test_the_readme_is_short(root: Path) -> None:

@@ -26,7 +26,7 @@ from tests.e2e.test_tutorials import PAGES as FOLLOWED
 
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 INDENTED = re.compile(r"(?<=\n\n)(?:    [^\n]*\n(?:\n+(?=    ))?)+")
-SHOWN = {"text", "output", "mermaid", "nginx", "sql"}
+SHOWN = {"text", "output", "mermaid", "nginx", "sql", "toml"}
 """Blocks that nobody types: output, drawings, and the configuration of another program."""
 NOT_RUN = {
     "curl": "needs a server; its path is one of the reference",

@@ -2,6 +2,7 @@
 
 import json
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -99,6 +100,36 @@ def test_the_same_data_is_the_same_version_and_lost_data_comes_back(
     assert project.raw.read_text() == "data"
     dirty = git(workspace.root, "status", "--porcelain", "--untracked-files=all")
     assert ".parquet" not in dirty, "data is DVC's, not git's"
+
+
+def test_the_program_of_the_guide_reads_the_data_back_without_dvc(
+    workspace: Workspace, make_project: MakeProject, tmp_path: Path
+) -> None:
+    """As back-up.md shows it, by a Python that sees no installed package."""
+    project = make_project("tiny")
+    write_data(project)
+    (project.prepared / "words").mkdir()
+    (project.prepared / "words" / "städte.bin").write_bytes(bytes(range(256)))
+    stored = dvc_repo.commit(project, "tiny-1")
+    page = Path(__file__).parents[2] / "docs" / "how-to" / "back-up.md"
+    (code,) = re.findall(r"```python\n# read_back.py\n(.*?)```", page.read_text(), re.DOTALL)
+    program, cache = tmp_path / "read_back.py", workspace.root / ".dvc" / "cache"
+    program.write_text(code)
+
+    def read_back(target: Path) -> subprocess.CompletedProcess[str]:
+        command = [sys.executable, "-I", "-S", program, cache, workspace.root / "dvc.lock", target]
+        return subprocess.run(command, capture_output=True, text=True, check=False)
+
+    assert read_back(tmp_path / "restored").stderr == ""
+    restored, data = tmp_path / "restored" / "projects" / "tiny" / "data", project.data
+    names = {path.relative_to(data) for path in data.rglob("*") if path.is_file() and path.name != ".gitignore"}
+    assert {path.relative_to(restored) for path in restored.rglob("*") if path.is_file()} == names
+    assert all((restored / name).read_bytes() == (data / name).read_bytes() for name in names)
+    digest = str(stored["raw"])
+    listing = cache / "files" / "md5" / digest[:2] / digest[2:]
+    listing.chmod(0o600)
+    listing.write_text("[]")
+    assert f"{digest}: its file in {cache} is damaged" in read_back(tmp_path / "again").stderr
 
 
 def test_from_the_remote_goes_only_what_nothing_needs(workspace: Workspace, tmp_path: Path) -> None:

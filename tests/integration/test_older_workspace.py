@@ -7,6 +7,7 @@ records but the registration's; `mlflow.json` is what MLflow's client showed of 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sqlite3
 from contextlib import closing
@@ -24,12 +25,14 @@ from tasks.host import database
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.loop.history import last_loop
+from tasks.mlflow import embedded_store
 from tasks.mlflow.client import client
 from tasks.mlflow.registry_reader import registered
 from tasks.state.champion_moves import champion_of, moves_of, serving_state
 from tasks.state.versions import versions_of
 from tasks.state.workspace_id import workspace_id
 from tests.conftest import MakeProject
+from tests.registered import register_served
 
 STORED = Path(__file__).with_name("older_workspace")
 
@@ -61,6 +64,64 @@ def moves(workspace: Workspace) -> list[tuple[Any, ...]]:
 
 
 BEFORE = [(1, "promote", "lab:4187", "1"), (2, "promote", "lab:5754", "2")]
+
+
+def content_of(folder: Path) -> dict[Path, bytes]:
+    """All files but SQLite's notes of who reads."""
+    return {path: path.read_bytes() for path in folder.rglob("*") if path.is_file() and path.suffix != ".db-shm"}
+
+
+def checked(code: int) -> dict[str, tuple[str, str, str]]:
+    """What `upgrade-check` says, by subject: state, detail and step."""
+    result = CliRunner().invoke(loopline, ["upgrade-check", "--json"])
+    assert result.exit_code == code, f"{result.output}{result.exception}"
+    return {line["what"]: (line["state"], line["detail"], line["cure"]) for line in json.loads(result.output)}
+
+
+def test_the_check_before_an_upgrade_reads_it_and_changes_nothing(older: Workspace) -> None:
+    before = content_of(older.root)
+    findings = checked(0)
+    assert content_of(older.root) == before
+    state, detail, step = findings["state"]
+    assert (state, detail.partition(": ")[2]) == ("warn", "schema 0005, this version has 0006")
+    assert step.endswith("keeps the file as state.db.before-0006")
+    assert findings["tracking"][0] == findings["specs"][0] == findings["packages"][0] == "ok"
+    assert findings["loops"] == ("ok", "none runs; of 1 projects the last one is read", "")
+    assert findings["records"] == ("ok", "the newest of each step of 1 projects are read", "")
+
+
+def test_the_check_names_what_needs_a_step_before_the_upgrade(older: Workspace) -> None:
+    spec = older.root / "projects" / "tiny" / "project.yaml"
+    spec.write_text(spec.read_text() + "tarin: {epochs: 3}\n")
+    with closing(sqlite3.connect(older.state / database.FILE)) as raw, raw:
+        raw.execute("update loops set state = 'running'")
+        raw.execute("update step_records set content = '{}'")
+    findings = checked(1)
+    assert "did you mean 'train'" in findings["spec"][1]
+    assert findings["loops"][:2] == ("wrong", "not closed: tiny-20261127-150303-e006e782")
+    assert "`loopline reap`" in findings["loops"][2]
+    assert findings["records"][:2] == ("warn", "not read: tiny register")
+
+
+def test_the_check_lets_the_champion_predict(tracked: Workspace) -> None:
+    register_served(tracked, "tiny", "1")
+    open_registry(tracked, "tiny").promote("1", None)
+    embedded_store.settle(os.environ["MLFLOW_TRACKING_URI"])
+    before = content_of(tracked.root)
+    assert checked(0)["champion"] == ("ok", "tiny version 1 loads and predicts", "")
+    assert content_of(tracked.root) == before
+    (graph,) = (tracked.state / "mlflow").rglob("model.onnx")
+    graph.write_bytes(b"cut")
+    state, detail, cure = checked(1)["champion"]
+    assert state == "wrong"
+    assert "tiny version 1: " in detail
+    assert cure.startswith("`loopline run tiny`")
+
+
+def test_the_check_refuses_what_a_newer_version_wrote(older: Workspace) -> None:
+    with closing(sqlite3.connect(older.state / database.FILE)) as raw, raw:
+        raw.execute("update alembic_version set version_num = '9999'")
+    assert "has schema 9999, expected 0006 or older: a newer Loopline wrote it" in checked(1)["state"][1]
 
 
 def test_its_journal_becomes_rows_and_its_canary_and_loop_stay(older: Workspace) -> None:

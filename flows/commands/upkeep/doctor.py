@@ -3,12 +3,17 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from dataclasses import asdict
+from typing import TYPE_CHECKING
 
 import click
 
 from flows.console import options
 from tasks.host import stores
+
+if TYPE_CHECKING:
+    from tasks.operations.doctor import Finding
 
 COLOURS = {"ok": "green", "warn": "yellow", "wrong": "red"}
 
@@ -32,11 +37,16 @@ def command(restored: bool, as_json: bool) -> None:
 
     workspace = stores.open_workspace()
     findings = mend(workspace) if restored else examine(workspace)
-    if as_json:
-        options.print_json([asdict(finding) for finding in findings])
-    else:
-        for finding in findings:
-            click.secho(f"{finding.state:<6}", fg=COLOURS[finding.state], nl=False)
-            click.echo(f"{finding.what:<13} {finding.detail}" + (f": {finding.cure}" if finding.cure else ""))
+    print_findings(findings, as_json)
     if any(finding.state == "wrong" for finding in findings):
         sys.exit(1)
+
+
+def print_findings(findings: Sequence[Finding], as_json: bool) -> None:
+    """Print findings, a line each, or as JSON."""
+    if as_json:
+        options.print_json([asdict(finding) for finding in findings])
+        return
+    for finding in findings:
+        click.secho(f"{finding.state:<6}", fg=COLOURS[finding.state], nl=False)
+        click.echo(f"{finding.what:<13} {finding.detail}" + (f": {finding.cure}" if finding.cure else ""))
