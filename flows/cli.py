@@ -29,6 +29,7 @@ COMMANDS = {
     "plan": "Show what a run would do, and which input changed.",
     "status": "Show every project: champion, last loop, steps to run.",
     "backtest": "Replay the past under other retraining policies.",
+    "init": "Make a repository for a team's models.",
     "new": "Make a project from a CSV or Parquet file.",
     "trigger": "Ask for a retraining; the project's policy decides.",
     "monitor": "Check the champion's predictions: data contract, realised metric, drift.",

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from tasks.host.workspace import Workspace, keep_others_out
+from tasks.host.workspace import Project, Workspace, keep_others_out
 
 
 @click.command()
@@ -25,25 +25,36 @@ def command(name: str, data: Path | None, target: str | None, net: str | None, e
 
     Example: loopline new digits --example pictures
     """
-    from tasks.operations.scaffold import columns_of, copy_example, make_project
-
     if (data is None) == (example is None) or (example and (target or net)):
         raise click.UsageError("give --from FILE, with or without --target and --net, or --example NAME")
     workspace = Workspace.find()
     keep_others_out(workspace)
     if data is None:
-        click.echo(f"{copy_example(workspace, name, str(example)).spec_path}: a copy of the example {example!r}")
-        click.echo(f"Look through it, then: loopline run {name}")
-        return
+        project, summary = copied(workspace, name, str(example))
+    else:
+        project, summary = scaffolded(workspace, name, data, target, net)
+    click.echo(f"{project.spec_path}: {summary}")
+    click.echo(f"Look through it, then: loopline run {name}")
+
+
+def copied(workspace: Workspace, name: str, example: str) -> tuple[Project, str]:
+    """Return a project that is a copy of an example, and what to say of it."""
+    from tasks.operations.scaffold import copy_example
+
+    return copy_example(workspace, name, example), f"a copy of the example {example!r}"
+
+
+def scaffolded(
+    workspace: Workspace, name: str, data: Path, target: str | None, net: str | None = None
+) -> tuple[Project, str]:
+    """Return a project for a data file, and what to say of it; ask for the target in a terminal."""
+    from tasks.operations.scaffold import columns_of, make_project
+
     columns, guessed = columns_of(data)
     if not columns:
-        project = make_project(workspace, name, data, target, net)
-        click.echo(f"{project.spec_path}: a language model of the text's characters")
-        click.echo(f"Look through it, then: loopline run {name}")
-        return
+        return make_project(workspace, name, data, target, net), "a language model of the text's characters"
     if target is None and sys.stdin.isatty():
         target = click.prompt("Which column shall be predicted?", default=guessed, type=click.Choice(columns))
-    project = make_project(workspace, name, data, target or guessed, net)
     note = "" if target else " (guessed: --target says otherwise)"
-    click.echo(f"{project.spec_path}: predicts {target or guessed!r}{note}")
-    click.echo(f"Look through it, then: loopline run {name}")
+    project = make_project(workspace, name, data, target or guessed, net)
+    return project, f"predicts {target or guessed!r}{note}"

@@ -57,31 +57,37 @@ class Workspace:
             root = Path(named).expanduser().resolve()
             if not root.is_dir():
                 raise UsageError(f"{HOME}: got {named}, which is no folder: make it, or correct the variable")
-            return cls(root)._checked()
+            return cls.at(root)
         start = (start or Path.cwd()).resolve()
         for folder in (start, *start.parents):
             if (folder / STATE).is_dir() or (folder / "projects").is_dir():
-                return cls(folder)._checked()
+                return cls.at(folder)
         raise UsageError(
             f"{start}: neither this folder nor one above is a workspace, with projects/ or {STATE}/: go into yours, "
-            f"name it by {HOME}, or begin one here by `mkdir projects`"
+            f"name it by {HOME}, or begin one here by `loopline init`"
         )
 
-    def _checked(self) -> Workspace:
-        """Return the workspace itself if its state has this program's layout; a new workspace has no state yet."""
-        if cut := UNUSABLE.search(str(self.root)):
+    @classmethod
+    def at(cls, root: Path) -> Workspace:
+        """Return the workspace in a folder, which has no state yet if it is new.
+
+        Raises:
+            UsageError: The path is unusable, or another version of Loopline made the workspace.
+        """
+        workspace = cls(root)
+        if cut := UNUSABLE.search(str(root)):
             raise UsageError(
-                f"{self.root}: has {cut[0]!r} in its path, where MLflow, Prefect and SQLAlchemy cut the addresses of "
+                f"{root}: has {cut[0]!r} in its path, where MLflow, Prefect and SQLAlchemy cut the addresses of "
                 f"their databases: rename the folder, or name another by {HOME}"
             )
-        path, is_made = self.state / LAYOUT_FILE, (self.state / IGNORE_FILE).exists()
+        path, is_made = workspace.state / LAYOUT_FILE, (workspace.state / IGNORE_FILE).exists()
         layout = path.read_text().strip() if path.exists() else "1"
         if is_made and layout != LAYOUT:
             raise UsageError(
-                f"{self.state}: has layout {layout}, expected {LAYOUT}: another version of Loopline made it. "
+                f"{workspace.state}: has layout {layout}, expected {LAYOUT}: another version of Loopline made it. "
                 "Move the folder away and run again, or go back to that version: nothing in it was changed"
             )
-        return self
+        return workspace
 
     @property
     def state(self) -> Path:

@@ -21,6 +21,7 @@ from tasks.host.workspace import CLONE, Project, Workspace
 
 MOST_COPIED_BYTES = 100 << 20
 EXAMPLES = CLONE / "examples"
+NAME_LINE = re.compile(r"(?m)^name: (.*)$")
 README = """# {name}
 
 Data: `{source}`. {target}.
@@ -103,21 +104,35 @@ def examples() -> dict[str, Path]:
     return {path.parent.name: path.parent for path in sorted(EXAMPLES.glob(f"*/{SPEC_FILE}"))}
 
 
+def name_in_example(example: str) -> str:
+    """Return the name that an example's own spec has.
+
+    Raises:
+        UsageError: There is no such example.
+    """
+    return str(NAME_LINE.findall((_example(example) / SPEC_FILE).read_text())[0])
+
+
 def copy_example(workspace: Workspace, name: str, example: str) -> Project:
     """Create `projects/NAME` atomically as a copy of an example, under its own name.
 
     Raises:
         UsageError: The name is taken or invalid, or there is no such example.
     """
-    folder, by_name = _free_folder(workspace, name), examples()
-    if example not in by_name:
-        raise UsageError(f"--example: got {example!r}, expected one of {', '.join(by_name)}")
+    folder, source = _free_folder(workspace, name), _example(example)
     with replacing_folder(folder) as temporary:
-        shutil.copytree(by_name[example], temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
+        shutil.copytree(source, temporary, dirs_exist_ok=True, ignore=shutil.ignore_patterns("__pycache__"))
         spec = (temporary / SPEC_FILE).read_text()
-        write_text(temporary / SPEC_FILE, re.sub(r"(?m)^name: .*$", f"name: {name}", spec))
+        write_text(temporary / SPEC_FILE, NAME_LINE.sub(f"name: {name}", spec))
         read_spec(temporary / SPEC_FILE, (), f"{folder / SPEC_FILE}")
     return Project(workspace, folder)
+
+
+def _example(name: str) -> Path:
+    by_name = examples()
+    if name not in by_name:
+        raise UsageError(f"--example: got {name!r}, expected one of {', '.join(by_name)}")
+    return by_name[name]
 
 
 def _free_folder(workspace: Workspace, name: str) -> Path:

@@ -46,7 +46,7 @@ def commit(project: Project, loop_id: str) -> dict[str, str | bool]:
     with held(lock, lambda: f"{root}: in use", FOREVER_S):
         _ensure_repository(root)
         project.workspace.make_private(root / ".dvc" / "cache")
-        _ensure_stages(project, root)
+        add_stages(project)
         targets = [_address(project, root, stage) for stage in STAGES]
         _keep_lock_file(project)
         _dvc(root, "commit", "--force", *targets)
@@ -138,9 +138,9 @@ def _ensure_repository(root: Path) -> None:
             write_text(ignore, "\n".join([*lines, *missing]) + "\n")
 
 
-def _ensure_stages(project: Project, root: Path) -> None:
+def add_stages(project: Project) -> None:
     """Add the project's missing stages to `dvc.yaml`; the user's own content is not rewritten."""
-    path = (root if project.inside else project.folder) / "dvc.yaml"
+    path = (project.workspace.root if project.inside else project.folder) / "dvc.yaml"
     document = _load(path)
     stages = document.setdefault("stages", {})
     changed = False

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -14,44 +15,62 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-CI = Path(__file__).parents[2] / "infra" / "ci"
-SCHEMAS = {"github.yml": "vendor.github-workflows", "gitlab.yml": "vendor.gitlab-ci"}
-# One project is promoted, one is refused by a gate, one fails.
+CI = Path(__file__).parents[2] / "infra" / "team" / "ci"
+GITHUB, GITLAB = ".github/workflows/loop.yml", ".gitlab-ci.yml"
+SCHEMAS = {GITHUB: "vendor.github-workflows", GITLAB: "vendor.gitlab-ci"}
+# One project is promoted, one is refused by a gate, one fails, and the spec of one is wrong.
 PROGRAM = """#!/bin/sh
+echo "$*" >> calls.txt
 case "$*" in
-  *"run projects/good --markdown"*) echo "## good version 2: promoted";;
-  *"run projects/kept --markdown"*) echo "## kept version 3: not promoted"; exit 3;;
-  *"run projects/token --markdown"*) echo "## token: ${COMMENT_TOKEN:-none}";;
-  *) echo "Error: no such file" >&2; exit 2;;
+  "plan wrong") echo "loopline: projects/wrong/project.yaml:3: no" >&2; exit 2;;
+  "plan "*) echo "nothing to do";;
+  "run good --markdown") echo "## good version 2: promoted";;
+  "run kept --markdown") echo "## kept version 3: not promoted"; exit 3;;
+  "run token --markdown") echo "## token: ${COMMENT_TOKEN:-none}";;
+  *) echo "Error: no such file" >&2; exit 1;;
 esac
 """
+GOOD, KEPT = "## good version 2: promoted\n", "## kept version 3: not promoted\n"
 
 
 def script_of(name: str) -> str:
     workflow: dict[str, Any] = YAML(typ="safe").load((CI / name).read_text())
-    if name == "gitlab.yml":
+    if name == GITLAB:
         (script,) = workflow["loop"]["script"]
     else:
         (script,) = [step["run"] for step in workflow["jobs"]["loop"]["steps"] if step.get("id") == "run"]
     return str(script)
 
 
-def verdict_of(folder: Path, name: str = "github.yml") -> Path:
-    """Return the file with the verdict: for GitHub outside the workspace."""
-    return folder / ("verdict.md" if name == "gitlab.yml" else "temp/verdict.md")
+def verdict_of(folder: Path, name: str = GITHUB) -> Path:
+    """Return the file with the verdicts: for GitHub outside the workspace."""
+    return folder / ("verdict.md" if name == GITLAB else "temp/verdict.md")
 
 
-def run(script: str, folder: Path, **environment: str) -> subprocess.CompletedProcess[str]:
+def verdicts(folder: Path, name: str) -> str:
+    """Return the verdicts, below the line that names the commit."""
+    title, _, text = verdict_of(folder, name).read_text().partition("\n\n")
+    assert title.startswith("Loops of")
+    return text
+
+
+def run(script: str, folder: Path, *projects: str, **environment: str) -> subprocess.CompletedProcess[str]:
     programs = folder / "bin"
-    for path in (programs, verdict_of(folder).parent):
-        path.mkdir(exist_ok=True)
-    for name in ("docker", "loopline"):
-        (programs / name).write_text(PROGRAM)
-        (programs / name).chmod(0o755)
+    for path in (
+        programs,
+        folder / "ci",
+        verdict_of(folder).parent,
+        *(folder / "projects" / name for name in projects),
+    ):
+        path.mkdir(parents=True, exist_ok=True)
+    for project in projects:
+        (folder / "projects" / project / "project.yaml").touch()
+    shutil.copy(CI / "ci" / "loops.sh", folder / "ci")
+    (programs / "loopline").write_text(PROGRAM)
+    (programs / "loopline").chmod(0o755)
     return subprocess.run(
         ["bash", "-e", "-c", script], cwd=folder, capture_output=True, text=True, check=False,
-        env={"PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}", "IMAGE": "loopline",
-             "GITHUB_STEP_SUMMARY": str(folder / "page.md"), "GITHUB_WORKSPACE": str(folder),
+        env={"PATH": f"{programs}:{Path(sys.executable).parent}:{os.environ['PATH']}",
              "RUNNER_TEMP": str(verdict_of(folder).parent), **environment},
     )  # fmt: skip
 
@@ -61,7 +80,7 @@ def test_a_workflow_is_what_its_system_takes(name: str, tmp_path: Path) -> None:
     checker = [str(Path(sys.executable).with_name("check-jsonschema")), "--builtin-schema", SCHEMAS[name]]
     done = subprocess.run([*checker, CI / name], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stdout
-    wrong = tmp_path / name
+    wrong = tmp_path / "wrong.yml"
     wrong.write_text(
         (CI / name).read_text().replace("artifacts:\n", "artefacts: 3\n  artifacts:\n").replace("runs-on", "run-on")
     )
@@ -70,44 +89,47 @@ def test_a_workflow_is_what_its_system_takes(name: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_model_that_is_not_promoted_is_a_verdict_and_an_error_is_a_failure(name: str, tmp_path: Path) -> None:
-    done = run(script_of(name), tmp_path, PROJECTS="good kept")
+    done = run(script_of(name), tmp_path, "good", "kept")
     assert done.returncode == 0, done.stderr
-    verdict = verdict_of(tmp_path, name).read_text()
-    assert verdict == "## good version 2: promoted\n\n## kept version 3: not promoted\n\n"
-    verdict_of(tmp_path, name).unlink()
-    assert run(script_of(name), tmp_path, PROJECTS="bad good").returncode == 2
-    verdict = verdict_of(tmp_path, name).read_text()
-    assert verdict.startswith("## bad: no verdict (exit code 2): see the job's log\n")
-    assert "## good version 2: promoted" in verdict
+    assert verdicts(tmp_path, name) == f"{GOOD}\n{KEPT}"
+    assert run(script_of(name), tmp_path, "bad").returncode == 1
+    assert verdicts(tmp_path, name) == f"## bad: no verdict (exit code 1): see the job's log\n\n{GOOD}\n{KEPT}"
+
+
+def test_no_loop_begins_if_a_spec_is_wrong(tmp_path: Path) -> None:
+    done = run(script_of(GITHUB), tmp_path, "good", "wrong")
+    assert done.returncode == 2
+    assert verdicts(tmp_path, GITHUB) == "## wrong: refused\n\nloopline: projects/wrong/project.yaml:3: no\n"
+    assert (tmp_path / "calls.txt").read_text().splitlines() == ["plan good", "plan wrong"]
 
 
 @pytest.mark.parametrize("name", SCHEMAS)
 def test_a_branch_cannot_write_or_redirect_the_verdict(name: str, tmp_path: Path) -> None:
     """A committed verdict would be commented as the loop's, and a link would show what it points to."""
     (tmp_path / "secret").write_text("token\n")
-    for committed in ("verdict.md", "one.md"):
-        (tmp_path / committed).symlink_to(tmp_path / "secret")
-    assert run(script_of(name), tmp_path, PROJECTS="kept").returncode == 0
-    assert verdict_of(tmp_path, name).read_text() == "## kept version 3: not promoted\n\n"
+    (tmp_path / "verdict.md").symlink_to(tmp_path / "secret")
+    assert run(script_of(name), tmp_path, "kept").returncode == 0
+    assert verdicts(tmp_path, name) == KEPT
     assert (tmp_path / "secret").read_text() == "token\n"
 
 
 def test_gitlabs_loop_sees_no_token(tmp_path: Path) -> None:
-    assert run(script_of("gitlab.yml"), tmp_path, PROJECTS="token", COMMENT_TOKEN="secret").returncode == 0
-    assert verdict_of(tmp_path, "gitlab.yml").read_text() == "## token: none\n\n"
+    assert run(script_of(GITLAB), tmp_path, "token", COMMENT_TOKEN="secret").returncode == 0
+    assert verdicts(tmp_path, GITLAB) == "## token: none\n"
 
 
-@pytest.mark.parametrize("name", SCHEMAS)
-def test_a_workflow_without_projects_fails(name: str, tmp_path: Path) -> None:
-    done = run(script_of(name), tmp_path, PROJECTS="")
-    assert done.returncode
-    assert "PROJECTS: names no project" in done.stderr
+def test_a_repository_without_projects_passes(tmp_path: Path) -> None:
+    assert run(script_of(GITHUB), tmp_path).returncode == 0
+    assert verdicts(tmp_path, GITHUB) == ""
 
 
-def test_githubs_checkout_leaves_no_token_to_the_branchs_code() -> None:
-    workflow = YAML(typ="safe").load((CI / "github.yml").read_text())
+def test_githubs_token_may_write_where_no_code_of_the_branch_runs() -> None:
+    workflow = YAML(typ="safe").load((CI / GITHUB).read_text())
     (checkout,) = [step for step in workflow["jobs"]["loop"]["steps"] if "checkout" in step.get("uses", "")]
     assert checkout["with"]["persist-credentials"] is False
+    assert (workflow["permissions"], "permissions" in workflow["jobs"]["loop"]) == ({"contents": "read"}, False)
+    steps = workflow["jobs"]["comment"]["steps"]
+    assert [step for step in steps if "checkout" in step.get("uses", "") or "loops.sh" in step.get("run", "")] == []
 
 
 def test_gitlabs_comment_is_the_verdict(tmp_path: Path) -> None:
@@ -123,7 +145,7 @@ def test_gitlabs_comment_is_the_verdict(tmp_path: Path) -> None:
         def log_message(self, *_: object) -> None:
             pass
 
-    workflow = YAML(typ="safe").load((CI / "gitlab.yml").read_text())
+    workflow = YAML(typ="safe").load((CI / GITLAB).read_text())
     (script,) = workflow["loop"]["after_script"]
     (tmp_path / "verdict.md").write_text("## good: promoted\n")
     with HTTPServer(("127.0.0.1", 0), Notes) as server:

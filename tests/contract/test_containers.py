@@ -1,4 +1,4 @@
-"""The image, the compose file and the Kubernetes manifests are valid, and name what the program has."""
+"""The image and the compose file of a team's repository, and the manifests of Kubernetes, fit the program."""
 
 from __future__ import annotations
 
@@ -14,6 +14,8 @@ import pytest
 from ruamel.yaml import YAML
 
 from flows.cli import loopline
+from tasks.host.workspace import HOME
+from tasks.operations.team_repository import begin
 from tests.loaded import load
 
 KUBERNETES = "1.34"
@@ -32,8 +34,18 @@ def documents(path: Path) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def compose() -> dict[str, Any]:
-    services: dict[str, Any] = read(INFRA / "compose.yaml")["services"]
+def repository(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A team's repository with containers."""
+    folder = tmp_path_factory.mktemp("shop") / "shop"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.delenv(HOME, raising=False)
+        begin(folder, has_docker=True)
+    return folder
+
+
+@pytest.fixture(scope="module")
+def compose(repository: Path) -> dict[str, Any]:
+    services: dict[str, Any] = read(repository / "compose.yaml")["services"]
     return services
 
 
@@ -48,23 +60,41 @@ def pods() -> dict[str, Any]:
     }
 
 
-def test_the_image_follows_the_rules_of_hadolint() -> None:
+def test_the_image_follows_the_rules_of_hadolint(repository: Path) -> None:
     hadolint = Path(sys.executable).with_name("hadolint")
-    done = subprocess.run([hadolint, INFRA / "image" / "Containerfile"], capture_output=True, text=True, check=False)
+    done = subprocess.run([hadolint, repository / "Containerfile"], capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_the_image_holds_what_the_package_holds(root: Path) -> None:
-    text = (INFRA / "image" / "Containerfile").read_text()
-    copied = re.findall(r"^COPY (\w+) \1$", text, re.MULTILINE)
-    assert {"flows", "tasks", "models", "infra", "examples"} == {*copied}
-    allowed = {line[1:] for line in (root / ".dockerignore").read_text().splitlines() if line.startswith("!")}
-    locks = {path.name for path in root.glob("requirements*.lock")} - {"requirements.dev.lock"}
-    assert {*copied, *locks, "pyproject.toml", "README.md", "LICENSE"} == allowed
+def test_the_compose_file_is_what_compose_takes(repository: Path, tmp_path: Path) -> None:
+    checker = [Path(sys.executable).with_name("check-jsonschema"), "--builtin-schema", "vendor.compose-spec"]
+    done = subprocess.run([*checker, repository / "compose.yaml"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout
+    wrong = tmp_path / "compose.yaml"
+    wrong.write_text((repository / "compose.yaml").read_text().replace("cap_drop", "capdrop"))
+    assert subprocess.run([*checker, wrong], capture_output=True, check=False).returncode == 1
+
+
+def test_the_image_holds_the_loopline_of_the_repository(repository: Path, root: Path) -> None:
+    text = (repository / "Containerfile").read_text()
+    assert re.findall(r"^COPY (.*) \./$", text, re.MULTILINE) == ["loopline.txt *.whl"]
+    assert "-r loopline.txt" in text
+    allowed = [line[1:] for line in (repository / ".dockerignore").read_text().splitlines() if line.startswith("!")]
+    assert allowed == ["loopline.txt", "*.whl"]
     (version,) = re.findall(r"^ARG UV_VERSION=(\S+)$", text, re.MULTILINE)
     assert version == load(INFRA / "setup_env.py").UV_VERSION
     assert re.search(r"^FROM \S+@sha256:[0-9a-f]{64}$", text, re.MULTILINE)
     assert re.findall(r"^USER (.*)$", text, re.MULTILINE) == ["10001"]
+
+
+def test_what_containers_name_in_the_image_is_in_the_wheel(compose: dict[str, Any], pods: dict[str, Any]) -> None:
+    """The image shows the wheel's folder of Loopline as /app/program."""
+    commands = [service["entrypoint"] for service in compose.values() if "nginx" in service.get("entrypoint", ())]
+    commands += [
+        container["command"] for pod in pods.values() for container in pod["containers"] if "command" in container
+    ]
+    files = {word.removeprefix("/app/program/") for command in commands for word in command if word.startswith("/app/")}
+    assert files == {"infra/nginx/loopline.conf"}
 
 
 @pytest.mark.parametrize("path", [*MANIFESTS, *POOL.glob("rights.yaml")], ids=lambda path: path.name)
@@ -117,10 +147,10 @@ def test_every_variable_is_one_of_the_program(compose: dict[str, Any]) -> None:
     assert own <= set(load(INFRA / "documentation" / "write_reference.py").VARIABLES)
 
 
-def test_every_secret_of_the_compose_file_is_asked_for() -> None:
-    text, example = (INFRA / "compose.yaml").read_text(), (INFRA / "compose.env.example").read_text()
-    needed = set(re.findall(r"\$\{(\w+):\?", text))
-    assert needed == set(re.findall(r"^(\w+)=$", example, re.MULTILINE))
+def test_every_variable_of_the_compose_file_has_a_value(repository: Path) -> None:
+    text, values = (repository / "compose.yaml").read_text(), (repository / ".env").read_text()
+    assert set(re.findall(r"\$\{(\w+):\?", text)) == set(re.findall(r"^(\w+)=.", values, re.MULTILINE))
+    assert set(re.findall(r"\$\{(\w+):-", text)) == set(re.findall(r"^(\w+)=$", values, re.MULTILINE))
 
 
 def test_ports_of_the_compose_file_are_open_on_loopback_only(compose: dict[str, Any]) -> None:

@@ -80,7 +80,6 @@ class Installed:
             for name in OURS:
                 (folder / name).mkdir(parents=True)
                 (folder / name / "__init__.py").write_text(f"raise RuntimeError('{MESSAGE}')\n")
-        (home / "projects").mkdir()
         kept = {name: value for name, value in os.environ.items() if not name.startswith(("LOOPLINE_", "PREFECT_"))}
         self.environment = {**kept, "HOME": str(home / "home"), "PYTHONPATH": f"{hostile}{os.pathsep}."}
 
@@ -114,6 +113,7 @@ def test_a_wheel_puts_nothing_but_loopline_on_the_path(wheel: Path) -> None:
     inside = {name.removeprefix("loopline/program/") for name in names}
     locks = {"requirements.lock", "requirements.estimators.lock", "requirements.kubernetes.lock"}
     assert {*locks, "flows/site/index.html", "infra/nginx/loopline.conf"} <= inside
+    assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "infra/team").rglob("*") if path.is_file()} <= inside
     assert any(name.startswith("examples/") for name in inside)
     assert not any("__pycache__" in name or name.startswith("tests/") for name in inside)
     assert wheel.stat().st_size <= LARGEST
@@ -171,9 +171,24 @@ def test_own_modules_are_started_by_their_launcher(name: str) -> None:
     assert found <= {Path("tasks/prefect/pods.py")}, "a pod has Loopline's image, which is a clone"
 
 
+def begin(installed: Installed) -> None:
+    """Make the folder a team's repository; twice is harmless."""
+    told = json.loads(installed("init", "--example", "table", "--docker", "--json").ok().out)
+    assert "projects/churn" in [*told["written"], *told["present"]]
+    assert {"loopline.txt", "dvc.yaml", "compose.yaml", "ci/loops.sh"} <= {*new_files(installed)}
+
+
+def new_files(installed: Installed) -> list[str]:
+    """What git would add to the team's first commit."""
+    command = ["git", "ls-files", "--others", "--exclude-standard"]
+    return subprocess.run(command, cwd=installed.home, check=True, capture_output=True, text=True).stdout.splitlines()
+
+
 def test_commands_load_our_packages_alone(installed: Installed) -> None:
     assert "loop" in installed("--help").ok().out
-    assert installed("new", "churn", "--example", "table").ok()
+    begin(installed)
+    assert installed("new", "leavers", "--from", "projects/churn/customers.csv", "--target", "left").ok()
+    assert installed("docs", "--print").ok().out.endswith("flows/site/index.html\n")
     findings = {finding["what"]: finding["state"] for finding in json.loads(installed("doctor", "--json").ok().out)}
     assert findings["imports"] == "warn", "doctor names the packages that own code cannot import"
     assert "train" in installed("plan", "churn").ok().out
@@ -182,12 +197,12 @@ def test_commands_load_our_packages_alone(installed: Installed) -> None:
 @pytest.mark.wide
 @pytest.mark.timeout(900)  # all of it starts cold
 def test_a_loop_a_platform_and_a_server_load_our_packages_alone(installed: Installed) -> None:
-    if not (installed.home / "projects" / "churn").exists():
-        installed("new", "churn", "--example", "table").ok()
+    begin(installed)
     spec = installed.home / "projects" / "churn" / "project.yaml"
     spec.write_text(f"{spec.read_text()}\nserve: {{up: true}}\n")
     installed("run", "churn").ok()
     first = status_of(installed)["loop_id"]
+    assert not [path for path in new_files(installed) if ".loopline" in path or "/data/" in path or path == ".env"]
     try:
         installed("up", *(f"--port={name}=0" for name in ("prefect", "mlflow", "overview", "optuna", "serve"))).ok()
         installed("trigger", "churn", "--reason", "a test").ok()
