@@ -30,10 +30,15 @@ SHOWN = {"text", "output", "mermaid", "nginx", "sql", "toml"}
 """Blocks that nobody types: output, drawings, and the configuration of another program."""
 NOT_RUN = {
     "curl": "needs a server; its path is one of the reference",
+    "docker": "as podman",
     "podman": "needs images of containers; tests/contract/test_containers.py reads the files that it is about",
     "apt-get": "needs an index of packages; the program is not ours",
     "nginx": "tests/integration/test_behind_nginx.py runs it with the same options",
     "pip": "needs an index of packages",
+    "uv": "needs an index of packages",
+    "git": "the program is not ours",
+    "cd": "is of the shell",
+    "hatchling": "tests/e2e/test_installed.py builds the wheel",
     "ipykernel": "is installed by the line before it",
     "chgrp": "needs a group; the program is not ours",
     "chmod": "needs a workspace; the program is not ours",
