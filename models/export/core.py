@@ -5,18 +5,18 @@ It is apart from `trained.py`, whose outputs decide a search, so that other grap
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 
 from models.data.preparation import Preparation
 from models.export.ensemble_graph import MemberPart, ensemble_part
 from models.inputs.graph_builder import GraphBuilder
 from models.nets.catalogue import row_of
 from models.project_spec.references import resolve
-from models.training.ensemble import members_of
+from models.training.ensemble import bags_of
 from models.training.job import TrainingJob
 
-Graph = Callable[[TrainingJob, Preparation], tuple[GraphBuilder, str]]
-"""The trained model of a family as ONNX nodes, and the name of its output."""
+Graphs = Callable[[Sequence[TrainingJob], Preparation], list[tuple[GraphBuilder, str]]]
+"""The trained models of jobs of equal settings as ONNX nodes, each with the name of its output."""
 
 
 def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, str]:
@@ -26,8 +26,17 @@ def core_of(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, s
         StoreError: The job's folder lacks the weights, or holds another net's.
         UserCodeError: The net cannot be exported.
     """
-    if members := members_of(job):
-        parts = [MemberPart(*core_of(member.job, preparation), member.name, member.weight) for member in members]
-        return ensemble_part(parts, preparation.task)
-    graph: Graph = resolve(row_of(job.model.net).graph, job.project)
-    return graph(job, preparation)
+    bags = bags_of(job)
+    if not bags:
+        return _graphs([job], preparation)[0]
+    parts = [
+        MemberPart(*part, member.name, member.weight)
+        for bag in bags
+        for member, part in zip(bag, _graphs([member.job for member in bag], preparation), strict=True)
+    ]
+    return ensemble_part(parts, preparation.task)
+
+
+def _graphs(jobs: Sequence[TrainingJob], preparation: Preparation) -> list[tuple[GraphBuilder, str]]:
+    graphs: Graphs = resolve(row_of(jobs[0].model.net).graphs, jobs[0].project)
+    return graphs(jobs, preparation)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from models.data.preparation import Preparation
 from models.estimators.joined import join
 from models.estimators.stored import OutputModel, unpack
@@ -9,6 +11,11 @@ from models.export.feature_nodes import corrected, feature_nodes
 from models.inputs.graph_builder import GraphBuilder
 from models.training.by_rounds.estimators import FittedEstimator
 from models.training.job import TrainingJob
+
+
+def estimator_parts(jobs: Sequence[TrainingJob], preparation: Preparation) -> list[tuple[GraphBuilder, str]]:
+    """Return for each of the finished jobs what `estimator_part` returns."""
+    return [estimator_part(job, preparation) for job in jobs]
 
 
 def estimator_part(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, str]:

@@ -6,6 +6,7 @@ Source: ai.onnx.ml TreeEnsemble, version 5; LightGBM's Tree::NumericalDecision a
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -29,9 +30,9 @@ OBJECTIVES = (
 """Those whose sums of leaves are logits, or the standardised values."""
 
 
-def trees_graph(job: TrainingJob, preparation: Preparation) -> tuple[GraphBuilder, str]:
-    """Return the nodes of a finished job's trees, and the name of their output."""
-    return trees_part(job.read_weights().decode(), preparation)
+def trees_graphs(jobs: Sequence[TrainingJob], preparation: Preparation) -> list[tuple[GraphBuilder, str]]:
+    """Return for each of the finished jobs the nodes of its trees, and the name of their output."""
+    return [trees_part(job.read_weights().decode(), preparation) for job in jobs]
 
 
 def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:

@@ -58,8 +58,8 @@ class CatalogueEntry:
     """(job, report, restarts) -> TrainingResult, in one process; ranks run that of nets by descent."""
     outputs: str = "models.export.trained:net_outputs"
     """(job, preparation, positions) -> raw outputs of a finished job for validation examples (example, output)."""
-    graph: str = "models.export.net_graph:net_graph"
-    """(job, preparation) -> the trained model as a GraphBuilder, and the name of its output."""
+    graphs: str = "models.export.net_graph:net_graphs"
+    """(jobs of equal settings, preparation) -> each trained model as a GraphBuilder, and the name of its output."""
     weights: str = "weights.safetensors"
     """The file of the weights in a job's folder."""
     modules: tuple[str, ...] = OPTIMISERS
@@ -95,7 +95,7 @@ class CatalogueEntry:
 
     def code(self, parts: Iterable[FamilyPart]) -> list[str]:
         """Return the references of the family's code that a step runs, with what declares its arguments."""
-        functions: dict[FamilyPart, str] = {"fit": self.fit, "outputs": self.outputs, "graph": self.graph}
+        functions: dict[FamilyPart, str] = {"fit": self.fit, "outputs": self.outputs, "graph": self.graphs}
         named = filter(None, (self.reference, self.reader))
         return [*named, *(functions[part] for part in parts)]
 
@@ -240,7 +240,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         unused=_OF_DESCENT,
         fit="models.training.trees:train_trees",
         outputs="models.training.trees:trees_outputs",
-        graph="models.export.trees:trees_graph",
+        graphs="models.export.trees:trees_graphs",
         weights="trees.txt",
         modules=("lightgbm",),
         libraries=("lightgbm",),
@@ -316,7 +316,7 @@ ESTIMATOR = CatalogueEntry(
     unused=_OF_DESCENT,
     fit="models.training.by_rounds.estimators:fit_estimator",
     outputs="models.training.by_rounds.estimators:estimator_outputs",
-    graph="models.export.estimators:estimator_part",
+    graphs="models.export.estimators:estimator_parts",
     weights="family.bin",
     modules=(),
     no_gpu="an estimator is fitted in one process",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import heapq
+
 import torch
 
 from models.distributed.order import seed_of
@@ -85,12 +87,12 @@ def _fold_of_groups(groups: torch.Tensor, num_folds: int, seed: int, ordered: to
     if ordered is not None:
         is_first = torch.zeros(len(sizes), dtype=torch.int8).index_fill(0, member[ordered], 1)
         dealt = dealt[torch.argsort(is_first[dealt], descending=True, stable=True)]
-    filled, fold_of_group = [0] * num_folds, torch.empty(len(sizes), dtype=torch.int64)
-    for group in dealt.tolist():
-        emptiest = filled.index(min(filled))
-        fold_of_group[group] = emptiest
-        filled[emptiest] += int(sizes[group])
-    return fold_of_group[member]
+    filled, folds = [(0, fold) for fold in range(num_folds)], []
+    for size in sizes[dealt].tolist():
+        num_examples, emptiest = filled[0]
+        folds.append(emptiest)
+        heapq.heapreplace(filled, (num_examples + size, emptiest))
+    return _dealt(dealt, torch.tensor(folds))[member]
 
 
 def _with_every_class(fold: torch.Tensor, target: torch.Tensor, groups: torch.Tensor, num_folds: int) -> torch.Tensor:

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 from models.errors import UserCodeError
-from models.export.net_graph import EXAMPLE_ROWS, net_part
+from models.export.net_graph import EXAMPLE_ROWS, net_part, net_parts
 from models.inputs.graph_builder import GraphBuilder
 from models.nets.build import example_inputs
 from models.nets.sizes import Sizes
@@ -66,6 +66,18 @@ def test_a_graph_takes_any_batch(exported: tuple[Net, GraphBuilder, str], count:
     (got,) = run_stretch(stretch, feed, [output])
     with torch.inference_mode():
         np.testing.assert_allclose(got, net.eval()(**inputs).numpy(), atol=1e-5)
+
+
+def test_nets_of_one_trace_have_each_their_own_weights_and_statistics() -> None:
+    nets = [Net(), Net()]
+    inputs = {"numeric": torch.randn(4, 2), "categorical": torch.randint(0, 4, (4, 3))}
+    for shift, net in enumerate(nets):
+        net(numeric=torch.randn(64, 2) * 2 + shift, categorical=torch.randint(0, 4, (64, 3)))
+    feed = {f"core/{name}": tensor.numpy() for name, tensor in inputs.items()}
+    for net, (stretch, output) in zip(nets, net_parts(nets, table_preparation()), strict=True):
+        (got,) = run_stretch(stretch, feed, [output])
+        with torch.inference_mode():
+            np.testing.assert_allclose(got, net(**inputs).numpy(), atol=1e-5)
 
 
 def test_the_same_net_gives_the_same_bytes(exported: tuple[Net, GraphBuilder, str]) -> None:
