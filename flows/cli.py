@@ -50,10 +50,13 @@ COMMANDS = {
     "deploy": "Update Prefect's deployments of the projects.",
     "down": "End the platform.",
     "docs": "Open the documentation.",
+    "client": "Write the Python package `loopline` as a wheel, for `import loopline`.",
     "completion": "Print the completion of a shell.",
 }
+HIDDEN = {"session": "flows.session_calls"}
+"""Commands that no person calls, and their modules."""
 FOLDERS = {
-    "guides": ("schema", "env", "docs", "completion"),
+    "guides": ("schema", "env", "docs", "client", "completion"),
     "upkeep": ("doctor", "upgrade-check", "reap", "gc", "migrate"),
 }
 """The commands in folders of `flows/commands`."""
@@ -71,6 +74,9 @@ class _Lazy(click.Group):
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
         """Import `flows.commands.<name>`."""
+        if cmd_name in HIDDEN:
+            hidden: click.Command = importlib.import_module(HIDDEN[cmd_name]).command
+            return hidden
         if cmd_name not in COMMANDS:
             return None
         folder = next((f".{folder}" for folder, names in FOLDERS.items() if cmd_name in names), "")
@@ -94,7 +100,7 @@ class _Lazy(click.Group):
         """Suggest the most similar command if a command does not exist."""
         import difflib
 
-        if args and args[0] not in COMMANDS and not args[0].startswith("-"):
+        if args and args[0] not in {*COMMANDS, *HIDDEN} and not args[0].startswith("-"):
             near = difflib.get_close_matches(args[0], COMMANDS, 1)
             ctx.fail(f"no command {args[0]!r}" + (f": did you mean {near[0]!r}?" if near else ""))
         return super().resolve_command(ctx, args)
@@ -197,3 +203,7 @@ def _cure(error: BaseException) -> str:
     texts = "\n".join(map(str, with_causes(error)))
     is_full = any(words in texts for words in ("No space left on device", "database or disk is full"))
     return f"\n{DISK_IS_FULL}" if is_full and DISK_IS_FULL not in str(error) else ""
+
+
+if __name__ == "__main__":
+    main()

@@ -14,6 +14,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 
 from models.cores import usable_cores
@@ -38,8 +39,6 @@ from tasks.mlflow.model_cache import CachedModel, cached_version
 from tasks.state.predictions import prediction_log
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from models.inference.predict import Feed
 
 MADE_BY = b"loopline.work"
@@ -132,7 +131,7 @@ def predict(
     report, began = reporter or SilentReporter(), time.perf_counter()
     out = (out or source.with_name(f"{source.name.split('.')[0]}{PREDICTIONS}")).absolute()
     _check_out(out, source)
-    files = data_files(source, is_text=spec.data.kind == "text")
+    files = _files(spec, source)
     cached = cached_version(project.workspace, spec.name, version)
     work = _work(project, spec, cached, files, id_column, source if source.is_dir() else None)
     busy = f"{source}: another process predicts it at this moment: wait for it, or end it"
@@ -145,6 +144,44 @@ def predict(
         report.step("predict", "ok", f"{summary['rows']:,} rows in {seconds:.1f} s")
     notes = [*([cached.note] if cached.note else []), *work.notes]
     return {**summary, "out": str(out), "seconds": seconds, "notes": notes}
+
+
+def predict_unlogged(
+    project: Project, spec: Spec, version: CachedModel, model: LoadedModel, source: Path
+) -> tuple[pa.Table, list[str]]:
+    """Predict every row of a file or folder in memory; nothing is stored or logged, so the rows get no ids.
+
+    Args:
+        project: The project whose model predicts.
+        spec: The project's spec.
+        version: The version.
+        model: The version, loaded.
+        source: As of `predict`.
+
+    Returns:
+        The columns for the caller, without ids, and notes for a person.
+
+    Raises:
+        DataError: The model does not accept a column or value.
+        UserCodeError: The spec's own feature function failed.
+    """
+    units, folder = [PredictionUnit(tuple(_files(spec, source)), "")], source if source.is_dir() else None
+    work = PredictionJob(project, spec, version, units, None, project.state(spec.name), folder)
+    reading, now, tables = _reading(work, model.preparation), datetime.now(UTC), []
+    for _, _, _, rows, feed in _examples(work, reading):
+        table = part_of(model, rows, feed, pa.nulls(rows.num_rows, pa.string()), now, spec.data)
+        tables.append(table.select(shown_columns(table.schema)).drop_columns("id").replace_schema_metadata(None))
+    if not tables:
+        raise _no_rows(work)
+    return pa.concat_tables(tables), reading.notes
+
+
+def _files(spec: Spec, source: Path) -> list[Path]:
+    return data_files(source, is_text=spec.data.kind == "text")
+
+
+def _no_rows(work: PredictionJob) -> DataError:
+    return DataError(f"{work.units[0].display_name}: no rows to predict: expected some under the header")
 
 
 def _work(
@@ -215,7 +252,7 @@ def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
         report.progress("predict", num_rows, max(total, num_rows), "rows")
     work.notes += reading.notes
     if not parts:
-        raise DataError(f"{work.units[0].display_name}: no rows to predict: expected some under the header")
+        raise _no_rows(work)
     return parts
 
 

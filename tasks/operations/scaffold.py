@@ -45,7 +45,13 @@ def columns_of(path: Path) -> tuple[list[str], str]:
 
 
 def make_project(
-    workspace: Workspace, name: str, data: Path, target: str | None = None, net: str | None = None
+    workspace: Workspace,
+    name: str,
+    data: Path,
+    target: str | None = None,
+    net: str | None = None,
+    *,
+    copied: bool | None = None,
 ) -> Project:
     """Create `projects/NAME` atomically for a data file, or for a text, which has no target.
 
@@ -55,6 +61,7 @@ def make_project(
         data: A table, a folder of tables, or a text.
         target: The column to predict, or several separated by commas.
         net: The spec's `model.net`; the file of `./file.py:NAME`, from the current folder, is copied. Default: auto.
+        copied: Whether the file is copied into the project; default: a file of up to `MOST_COPIED_BYTES` is.
 
     Raises:
         UsageError: The name is taken or invalid, the file has no such column, a target is named for a text, or the net
@@ -62,7 +69,8 @@ def make_project(
         DataError: The file cannot be read.
     """
     folder = _free_folder(workspace, name)
-    copied = data.is_file() and data.stat().st_size <= MOST_COPIED_BYTES
+    if copied is None:
+        copied = data.is_file() and data.stat().st_size <= MOST_COPIED_BYTES
     source = data.name if copied else str(data.resolve())
     if is_text(data) and target:
         raise UsageError(f"--target: {data} is text, whose every character is predicted: leave it out")

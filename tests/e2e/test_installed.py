@@ -111,6 +111,7 @@ def test_a_wheel_puts_nothing_but_loopline_on_the_path(wheel: Path) -> None:
     names = zipfile.ZipFile(wheel).namelist()
     assert {name.split("/")[0] for name in names if ".dist-info/" not in name} == {"loopline"}
     inside = {name.removeprefix("loopline/program/") for name in names}
+    assert {f"loopline/{name}" for name in ("__init__.py", "launcher.py", "session.py", "py.typed")} <= {*names}
     locks = {"requirements.lock", "requirements.estimators.lock", "requirements.kubernetes.lock"}
     assert {*locks, "flows/site/index.html", "infra/nginx/loopline.conf"} <= inside
     assert {path.relative_to(ROOT).as_posix() for path in (ROOT / "infra/team").rglob("*") if path.is_file()} <= inside

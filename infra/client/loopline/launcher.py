@@ -1,4 +1,4 @@
-"""Loopline, installed: the command `loopline`, whose packages no other program can import by mistake."""
+"""The command `loopline`, whose packages no other program can import by mistake."""
 
 import sys
 from pathlib import Path
