@@ -66,6 +66,12 @@ GUIDES = {
 
 
 NEAREST = "did_you_mean"
+INSTALLING = {
+    "repairing": "bring the packages to the locked ones",
+    "adding_extra": "install the extra {}",
+    "adding": "install {}",
+}
+"""What the instructions of `models.installation` say, whose commands differ by how Loopline was installed."""
 CURES = ("cure", "hint", "why", "nearest")
 """How functions call the cure that they put into a message."""
 Cures = Mapping[str, ast.expr]
@@ -219,6 +225,8 @@ class Code:
                 return self.constants[node.id]
             case ast.Call(func=ast.Name(id=name)) if name == NEAREST:
                 return f"did you mean NEAREST? or {self._text(node.args[2], cures)}"
+            case ast.Call(func=ast.Name(id=name), args=arguments) if name in INSTALLING:
+                return INSTALLING[name].format(" and ".join(self._text(value, cures) for value in arguments))
             case ast.Call(func=ast.Name(id=name)) if name in self.cures:
                 function = self.cures[name]
                 returns = [each for each in ast.walk(function) if isinstance(each, ast.Return) and each.value]

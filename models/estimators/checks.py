@@ -9,14 +9,15 @@ from typing import Any
 
 from models.errors import UsageError, did_you_mean
 from models.estimators.rows import ROWS, EstimatorRow
-from models.estimators.source import BOTH_FORMS, row_of_source, version_of
+from models.estimators.source import BOTH_FORMS, row_of_source
+from models.installation import adding, adding_extra, version_of
 from models.judge.goal_check import stated_task
 from models.kinds.task import Task
 from models.nets.catalogue import unused
 from models.project_spec.blocks import Spec, Train
 from models.project_spec.references import ESTIMATOR_PACKAGES, FAMILY
 
-INSTALL = "in a clone `make setup EXTRAS=estimators` installs it"
+EXTRA = "estimators"
 LIBRARIES = {
     "sklearn": ("scikit-learn>=1.6,<2", "skl2onnx>=1.20,<1.21"),
     "xgboost": ("xgboost-cpu>=3.2,<3.3", "onnxmltools>=1.16,<1.17"),
@@ -65,7 +66,7 @@ def check_estimator(spec: Spec, net: str, base: Path, key: str = "model.net") ->
     check_installed(net, key)
     row = row_of_source(net, base, key)
     for name in _missing(row) if row.package == "file" else ():
-        cure = INSTALL if name in _of_extra() else f"install it, such as by `pip install {name}`"
+        cure = adding_extra(EXTRA) if name in _of_extra() else adding(name)
         raise UsageError(f"{key}: {net}: its package {name} is not installed: {cure}")
     if row.output == "labels":
         raise UsageError(
@@ -90,9 +91,9 @@ def check_installed(net: str, key: str = "model.net") -> None:
         requirement = Requirement(line)
         version = version_of(requirement.name) or version_of(_SAME.get(requirement.name, requirement.name))
         if not version:
-            raise UsageError(f"{key}: {net} needs {requirement}, which is not installed: {INSTALL}")
+            raise UsageError(f"{key}: {net} needs {requirement}, which is not installed: {adding_extra(EXTRA)}")
         if not requirement.specifier.contains(version, prereleases=True):
-            raise UsageError(f"{key}: {net} needs {requirement}, got {version}: {INSTALL}")
+            raise UsageError(f"{key}: {net} needs {requirement}, got {version}: {adding_extra(EXTRA)}")
 
 
 def _missing(row: EstimatorRow) -> list[str]:

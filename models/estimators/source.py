@@ -6,7 +6,6 @@ Nothing is imported, and nothing of a team's file runs.
 from __future__ import annotations
 
 import ast
-import importlib.metadata
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -15,6 +14,7 @@ from typing import Any
 from models.errors import UsageError, did_you_mean
 from models.estimators.own_row import own_row
 from models.estimators.rows import CLASSES, NUMBERS, ROWS, EstimatorRow, Output, general_row
+from models.installation import version_of
 from models.project_spec.references import FAMILY, sort_of_net
 from models.project_spec.syntax import REQUIRED, definition, lineage, literal, names_in, names_of, parameters
 
@@ -53,14 +53,6 @@ def row_of_source(reference: str, base: Path, key: str = "model.net") -> Estimat
         UsageError: There is no such class or row, or it is none that learns.
     """
     return _READERS[sort_of_net(reference)](reference, base, key)
-
-
-def version_of(distribution: str) -> str:
-    """Return the version of an installed distribution; empty if it is not installed."""
-    try:
-        return importlib.metadata.version(distribution)
-    except importlib.metadata.PackageNotFoundError:
-        return ""
 
 
 def installed_versions(row: EstimatorRow) -> dict[str, str]:

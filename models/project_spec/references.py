@@ -151,6 +151,9 @@ def call(function: Callable[..., Any], reference: str, *arguments: Any, **keywor
         raise
     except BaseException as error:
         frame = _last_frame(error)
+        namesake = _namesake(error)
+        if namesake:
+            raise UserCodeError(f"{reference} raised {type(error).__name__}: {error} ({frame}): {namesake}") from error
         raise UserCodeError(f"{reference} raised {type(error).__name__}: {error} ({frame})") from error
 
 
@@ -212,7 +215,7 @@ def _load_file(base: Path, target: str) -> ModuleType:
         raise
     except BaseException as error:
         del sys.modules[name]
-        cure = _namesake(error, path.parent) or "correct the file"
+        cure = _namesake(error) or "correct the file"
         raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}: {cure}") from error
     _note_loaded(path.parent)
     return module
@@ -279,12 +282,17 @@ def has_package(folder: Path, name: str) -> bool:
     return (folder / f"{name}.py").exists() or any((folder / name).glob("*.py"))
 
 
-def _namesake(error: BaseException, folder: Path) -> str:
-    """Return a hint if a user's module has the name of a Loopline package, which Python finds first."""
-    name = (error.name or "").partition(".")[0] if isinstance(error, ImportError) else ""
-    if name in OWN_PACKAGES and has_package(folder, name):
-        return f"{name!r} is a package of Loopline's: give your own another name"
-    return ""
+def _namesake(error: BaseException) -> str:
+    """Return a cure if a user's code missed something in a package whose name Loopline's own package has."""
+    lacking = error.obj if isinstance(error, AttributeError) else None
+    name = error.name if isinstance(error, ImportError) else lacking.__name__ if isinstance(lacking, ModuleType) else ""
+    top = (name or "").partition(".")[0]
+    if top not in OWN_PACKAGES:
+        return ""
+    return (
+        f"here {top!r} is a package of Loopline's: if yours is meant, give it another name, or move it into a package "
+        f"of yours, such as shop/{top}"
+    )
 
 
 @contextlib.contextmanager
@@ -293,11 +301,13 @@ def _importing(target: str, reference: str) -> Iterator[None]:
     try:
         yield
     except ModuleNotFoundError as error:
-        raise UsageError(f"{reference}: no module {error.name!r}: install it, or correct the name") from error
+        cure = _namesake(error) or "install it, or correct the name"
+        raise UsageError(f"{reference}: no module {error.name!r}: {cure}") from error
     except KeyboardInterrupt:
         raise
     except BaseException as error:
-        raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}: correct the module") from error
+        cure = _namesake(error) or "correct the module"
+        raise UserCodeError(f"{target} raised {type(error).__name__} on import: {error}: {cure}") from error
 
 
 def _last_frame(error: BaseException) -> str:

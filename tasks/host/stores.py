@@ -7,12 +7,12 @@ import importlib.util
 import math
 import os
 import sqlite3
-import sys
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 
 from models.errors import StoreError, UsageError
 from models.files import write_text
+from models.installation import adding
 from tasks.host import sqlite_files
 from tasks.host.http_guard import LOOPBACK_NAMES
 from tasks.host.server_access import credentials, elsewhere
@@ -145,7 +145,7 @@ def _refuse_socks_unheard() -> None:
         if value.startswith("socks") and importlib.util.find_spec("socksio") is None:
             raise UsageError(
                 f"{name}: got {value}, and httpx speaks to a SOCKS proxy only with the package socksio: "
-                f"`{sys.executable} -m pip install socksio pysocks`, or unset {name}"
+                f"{adding('socksio', 'pysocks')}, or unset {name}"
             )
 
 

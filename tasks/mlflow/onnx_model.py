@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import platform
 import shutil
 from importlib.metadata import version as metadata_version
 from pathlib import Path
@@ -44,7 +45,7 @@ def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], m
         str(folder),
         signature=model_signature(exported["inputs"], pd.DataFrame(predictor.predict(example))),
         input_example=example,
-        pip_requirements=[f"{name}=={metadata_version(name)}" for name in REQUIREMENTS],
+        conda_env=_environment(),
         save_as_external_data=False,
         metadata={**metadata, COLUMNS: {part["name"]: part["dtype"] for part in exported["inputs"]}},
     )
@@ -58,6 +59,13 @@ def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], m
     if diff:
         write_text(folder / "uncommitted.diff", diff)
     return folder
+
+
+def _environment() -> dict[str, Any]:
+    """Return what the model needs; told less, MLflow looks for pip here, which a tool environment of uv lacks."""
+    pinned = [f"{name}=={metadata_version(name)}" for name in REQUIREMENTS]
+    python = f"python={platform.python_version()}"
+    return {"name": "mlflow-env", "channels": ["conda-forge"], "dependencies": [python, "pip", {"pip": pinned}]}
 
 
 def _write_code(folder: Path) -> str:

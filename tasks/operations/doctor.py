@@ -17,6 +17,7 @@ from typing import Literal
 from packaging.requirements import Requirement
 from packaging.utils import canonicalize_name
 
+from models import installation
 from models.cores import usable_cores
 from models.errors import LooplineError, first_of
 from models.planner.topology import fast_groups, read_links, slowest_link
@@ -57,6 +58,7 @@ def examine(workspace: Workspace) -> list[Finding]:
     looks: tuple[Callable[[Workspace], Finding], ...] = (
         _python,
         packages,
+        _torch,
         _imports,
         _writable,
         _state,
@@ -84,8 +86,8 @@ def _python(_: Workspace) -> Finding:
 
 
 def packages(_: Workspace) -> Finding:
-    """Compare installed versions with pyproject.toml; `pip check` finds fewer conflicts (fastapi under Prefect)."""
-    wrong = []
+    """Compare installed versions with pyproject.toml and with the lock; `pip check` finds fewer conflicts."""
+    wrong = {}
     for text in metadata.requires("loopline") or []:
         requirement = Requirement(text)
         if requirement.marker and not requirement.marker.evaluate({"extra": ""}):
@@ -93,13 +95,30 @@ def packages(_: Workspace) -> Finding:
         try:
             got = metadata.version(canonicalize_name(requirement.name))
         except metadata.PackageNotFoundError:
-            wrong.append(f"{requirement.name} is missing")
+            wrong[requirement.name] = f"{requirement.name} is missing"
             continue
-        if not requirement.specifier.contains(got, prereleases=True):
-            wrong.append(f"{requirement.name} {got}, expected {requirement.specifier}")
-    if wrong:
-        return Finding("packages", "wrong", "; ".join(wrong), "run `make setup` again")
-    return Finding("packages", "ok", "all as pyproject.toml wants them")
+        is_pin = str(requirement.specifier).startswith("==")  # of the wheel: what the lock says too
+        if not is_pin and not requirement.specifier.contains(got, prereleases=True):
+            wrong[requirement.name] = f"{requirement.name} {got}, expected {requirement.specifier}"
+    differing = installation.differing() | wrong
+    if differing:
+        detail = "; ".join(differing.values())
+        return Finding("packages", "wrong" if wrong else "warn", detail, installation.repairing())
+    return Finding("packages", "ok", f"all as locked ({installation.form().name})")
+
+
+def _torch(_: Workspace) -> Finding:
+    """Compare the build of torch with the machine: without a GPU that for CUDA takes gigabytes for nothing."""
+    version = installation.version_of("torch")
+    needs = [Requirement(text) for text in metadata.requires("torch") or []]
+    for_cuda = any(
+        need.name.startswith(("nvidia-", "cuda-")) and (need.marker is None or need.marker.evaluate()) for need in needs
+    )
+    has_gpu = shutil.which("nvidia-smi") is not None
+    if for_cuda == has_gpu or sys.platform != "linux":
+        return Finding("torch", "ok", f"{version}, for {'CUDA' if for_cuda else 'CPUs'}")
+    detail = f"{version} is for {'CUDA' if for_cuda else 'CPUs'}, and this machine has {'a' if has_gpu else 'no'} GPU"
+    return Finding("torch", "warn", detail, installation.replacing_torch(f"torch=={version.partition('+')[0]}"))
 
 
 def _imports(_: Workspace) -> Finding:
@@ -113,7 +132,7 @@ def _imports(_: Workspace) -> Finding:
         return Finding("imports", "ok", f"{', '.join(names)} of {CLONE}")
     order = [Path(directory).resolve() for directory in sys.path]
     if CLONE not in order or any(folder in order[: order.index(CLONE)] for folder in folders if folder != CLONE):
-        cure = f"run `make setup` in {CLONE}, or unset PYTHONPATH"
+        cure = f"{installation.repairing()}, or unset PYTHONPATH"
         return Finding("imports", "wrong", f"PYTHONPATH hides our own by {alike[0]}", cure)
     detail = f"PYTHONPATH names {alike[0]}: ours of that name comes first"
     return Finding("imports", "warn", detail, "own code of a project cannot import yours")

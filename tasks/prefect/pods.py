@@ -14,6 +14,7 @@ import tempfile
 from typing import Any
 
 from models.errors import StoreError, UsageError
+from models.installation import adding_extra
 from tasks.host import stores
 from tasks.host.server_access import CLIENT
 from tasks.host.workspace import HOME, Workspace
@@ -81,10 +82,7 @@ def require_worker() -> None:
         UsageError: It is not.
     """
     if importlib.util.find_spec("prefect_kubernetes") is None:
-        raise UsageError(
-            "places.yaml: pool: this environment has no prefect-kubernetes: run `make setup`, or install "
-            "`loopline[kubernetes]`"
-        )
+        raise UsageError(f"places.yaml: pool: this environment has no prefect-kubernetes: {adding_extra('kubernetes')}")
 
 
 def runs_in_pods(place: Kubernetes) -> set[str]:

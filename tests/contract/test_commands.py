@@ -121,7 +121,7 @@ def test_the_site_is_built_where_it_is_not_there(tmp_path: Path) -> None:
 
 def test_the_site_is_opened_from_the_disk_or_its_cure_is_named(tmp_path: Path) -> None:
     with mock.patch.object(docs, "SITE", tmp_path / "flows" / "site"):
-        with pytest.raises(UsageError, match="run `make docs`"):
+        with pytest.raises(UsageError, match="run `make setup`"):
             CliRunner().invoke(loopline, ["docs"], catch_exceptions=False)
         (tmp_path / "flows" / "site").mkdir(parents=True)
         (tmp_path / "flows" / "site" / "index.html").touch()

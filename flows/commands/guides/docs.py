@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from models.errors import UsageError, did_you_mean
+from models.installation import repairing
 
 SITE = Path(__file__).resolve().parents[2] / "site"
 
@@ -28,7 +29,7 @@ def command(page: str, only_print: bool) -> None:
     name, _, place = page.partition("#")
     file = SITE / f"{name.removesuffix('.md').removesuffix('.html')}.html"
     if not (SITE / "index.html").is_file() and not _build():
-        raise UsageError(f"{SITE}: the site was not built yet: run `make docs` in {SITE.parents[1]}")
+        raise UsageError(f"{SITE}: the site is missing: {repairing()}")
     if not file.is_file():
         pages = [str(page.relative_to(SITE).with_suffix("")) for page in SITE.rglob("*.html")]
         raise UsageError(

@@ -14,7 +14,8 @@ from sklearn.base import ClassifierMixin
 
 from models.errors import UsageError
 from models.estimators.rows import CLASSES, NUMBERS
-from models.estimators.source import EstimatorClass, estimator_class, row_of_source, version_of
+from models.estimators.source import EstimatorClass, estimator_class, row_of_source
+from models.installation import version_of
 from models.project_spec.syntax import REQUIRED, UNKNOWN
 
 KNOWN = [

@@ -76,7 +76,7 @@ def test_a_proxy_is_not_asked_for_servers_of_this_machine(clean: Workspace, monk
 def test_a_proxy_that_httpx_cannot_use_is_told(clean: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("all_proxy", "socks5://127.0.0.1:9")
     monkeypatch.setattr(stores.importlib.util, "find_spec", lambda name: None)
-    with pytest.raises(UsageError, match=r"all_proxy: .*pip install socksio pysocks`, or unset all_proxy"):
+    with pytest.raises(UsageError, match=r"all_proxy: .*pip install .*socksio pysocks`, or unset all_proxy"):
         stores.configure(clean)
 
 

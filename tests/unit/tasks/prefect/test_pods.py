@@ -82,7 +82,7 @@ def test_the_servers_secret_is_read_from_the_places_secret(place, monkeypatch):
 
 def test_an_environment_without_prefects_worker_is_named(monkeypatch):
     monkeypatch.setattr("importlib.util.find_spec", lambda _: None)
-    with pytest.raises(UsageError, match=r"no prefect-kubernetes: run `make setup`"):
+    with pytest.raises(UsageError, match=r"no prefect-kubernetes: run `make setup EXTRAS=kubernetes`"):
         require_worker()
 
 
