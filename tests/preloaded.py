@@ -212,7 +212,7 @@ def _draw_once() -> None:
 def _compile_pages_once() -> None:
     from models.report.pages import environment
 
-    for name in ("card.html.j2", "validation.html.j2"):
+    for name in ("card.html.j2", "page.html.j2", "parts.html.j2", "validation.html.j2"):
         environment().get_template(name)
 
 

@@ -137,7 +137,7 @@ class CodeReader:
         """
         parts, seen, imported = self._followed([path for name in modules for path in self._files_of(name)], files)
         for path in sorted(seen, key=Path):
-            name = f"code:{_shown(Path(path))}"  # files with the same name share a part, which holds both fingerprints
+            name = f"code:{_shown(path)}"  # files with the same name share a part, which holds both fingerprints
             parts[name] = f"{parts[name]} {seen[path]}" if name in parts else seen[path]
         installed = imported.union(*map(_installed, packages))
         return parts | {f"library:{name}": self._package_version(name) for name in sorted(installed)}
@@ -201,7 +201,7 @@ class CodeReader:
                 if file not in seen:
                     seen[file], imported = self._read_own(file)
                     todo += imported
-            self._parts[path] = {f"code:{_shown(Path(file))}": fingerprint for file, fingerprint in seen.items()}
+            self._parts[path] = {f"code:{_shown(file)}": fingerprint for file, fingerprint in seen.items()}
         return self._parts[path]
 
     def _read_own(self, path: str) -> tuple[str, list[str]]:
@@ -389,5 +389,6 @@ def _names(node: ast.AST) -> Iterable[str]:
 
 
 @functools.cache
-def _shown(path: Path) -> str:
+def _shown(file: str) -> str:
+    path = Path(file)
     return path.relative_to(ROOT).as_posix() if path.is_relative_to(ROOT) else path.name
