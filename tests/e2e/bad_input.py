@@ -95,7 +95,7 @@ USAGE = [
     Case("unknown project", ("'godo'", "did you mean 'good'?"), command=("run", "godo"), code=2),
 ]
 TABLES = [
-    Case("missing file", ("no such file", "nosuch.csv", "data.source"), ("penguins.csv", "nosuch.csv")),
+    Case("missing file", ("no such file", "nosuch.csv", "data.source"), ("penguins.csv", "nosuch.csv"), command=INGEST),
     Case("empty file", ("empty.csv", "the file is empty"), **csv("empty.csv", ""), command=INGEST),
     Case("empty table", ("no rows",), **csv("head.csv", LINES[0] + "\n"), command=INGEST),
     Case("few rows", ("rows",), **csv("few.csv", "\n".join(LINES[:4]) + "\n"), command=INGEST),
@@ -111,7 +111,12 @@ TABLES = [
     Case(
         "target absent", ("data.target: no column 'species'",), **csv("other.csv", TEXT.replace("species", "kind", 1))
     ),
-    Case("target misspelt", ("'specie'", "did you mean 'species'?"), ("target: species", "target: specie")),
+    Case(
+        "target misspelt",
+        ("'specie'", "did you mean 'species'?"),
+        ("target: species", "target: specie"),
+        marks=WIDE,
+    ),
     Case("target misspelt in plan", ("'specie'",), ("target: species", "target: specie"), command=PLAN),
     Case(
         "drop absent",

@@ -138,11 +138,19 @@ def book(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
-def test_a_text_from_new_to_a_promoted_language_model(home: Loopline, book: Path):
+def test_a_project_of_a_text_begins_with_the_text_alone(home: Loopline, book: Path):
     refused = home("new", "novel", "--from", str(book), "--target", "text")
     assert refused.code == 2
     assert "every character is predicted" in refused.err
     home("new", "novel", "--from", str(book)).ok()
+    home("stage", "ingest", "novel").ok()
+    home("stage", "prepare", "novel").ok()
+
+
+@pytest.mark.wide  # the golden specs train, export and score a language model
+def test_a_text_becomes_a_promoted_language_model(home: Loopline, book: Path):
+    if not (home.home / "projects" / "novel").exists():
+        home("new", "novel", "--from", str(book)).ok()
     told = home("run", "novel", *SMALL_TEXT).ok().json
     assert told["metric"] == "bits_per_char"
     assert told["value"] < 2.5 < told["baseline_value"]
@@ -186,6 +194,7 @@ def test_a_stage_alone_and_then_the_loop(home: Loopline):
     assert home.runs().keys().isdisjoint({"alone"})
 
 
+@pytest.mark.wide  # `tests/integration/test_dvc.py` looks at a loop's commit in a git clone
 def test_git_keeps_the_papers_and_dvc_the_bytes(home: Loopline):
     status = home.dvc("status").ok().out
     assert "up to date" in status, status

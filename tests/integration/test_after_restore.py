@@ -1,11 +1,11 @@
 """`loopline doctor --restored`: a copy of the state database becomes whole again by what MLflow holds."""
 
+import functools
 import itertools
 import json
 import os
 import signal
 import sqlite3
-from collections.abc import Mapping
 from contextlib import closing
 from pathlib import Path
 
@@ -23,7 +23,7 @@ from tasks.mlflow.registry import Registry
 from tasks.operations import after_restore
 from tasks.state.champion_moves import champion_of
 from tasks.state.versions import versions_of
-from tests.killing import CLEAN
+from tests.clean_process import CleanProcess
 from tests.registered import register_served
 
 
@@ -92,9 +92,7 @@ def test_rows_that_are_read_back_by_themselves_end_no_lease(tracked: Workspace, 
         living.confirm()
 
 
-def mend_and_die(environ: Mapping[str, str], projects: int) -> None:
-    os.environ.clear()
-    os.environ.update(environ)
+def mend_and_die(projects: int) -> None:
     mended, read = itertools.count(), after_restore._project
 
     def dying(workspace: Workspace, model: str) -> after_restore.Finding:
@@ -108,14 +106,12 @@ def mend_and_die(environ: Mapping[str, str], projects: int) -> None:
 
 @pytest.mark.parametrize("projects", [0, 1])
 def test_who_was_killed_after_some_projects_ends_the_rest_when_called_again(
-    tracked: Workspace, registry: Registry, projects: int
+    tracked: Workspace, registry: Registry, tmp_path: Path, projects: int
 ) -> None:
     """The leases ended first, so between the two calls no holder of before acts."""
     with leased(tracked.state, "mlflow:tiny") as old:
-        process = CLEAN.Process(target=mend_and_die, args=(dict(os.environ), projects))
-        process.start()
-        process.join()
-        assert process.exitcode == -signal.SIGKILL
+        with pytest.raises(AssertionError, match=f"exit code -{signal.SIGKILL:d}"):
+            CleanProcess(tmp_path / "killed", functools.partial(mend_and_die, projects)).result()
         with pytest.raises(LeaseLostError):
             old.confirm()
     again = doctor()

@@ -11,6 +11,7 @@ from tasks.mlflow import registry_reader
 from tasks.prefect import events, prefect_server
 from tests.absent_tool import ANSWERS, away
 from tests.registered import register_served
+from tests.wide import wide_but
 
 SPEC = "name: tiny\ndata:\n  source: data.csv\n  target: y\n"
 TOOLS = {"MLflow": ("MLFLOW_TRACKING_URI", ""), "Prefect": ("PREFECT_API_URL", "/api")}
@@ -28,7 +29,7 @@ COMMANDS = [
 """In an order in which each finds what it needs; the first moves need a look at MLflow, which fails."""
 
 
-@pytest.mark.parametrize("how", ["refused", *ANSWERS])
+@pytest.mark.parametrize("how", wide_but(["refused", *ANSWERS], ["silent"]))  # the one that a command could wait for
 @pytest.mark.parametrize("tool", TOOLS)
 def test_what_needs_only_rows_goes_on(tracked: Workspace, monkeypatch: pytest.MonkeyPatch, tool: str, how: str) -> None:
     project = tracked.root / "projects" / "tiny"
