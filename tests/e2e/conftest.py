@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
+from tests.fault.conftest import make_whole, whole
 from tests.running import Loopline
+
+__all__ = ["make_whole", "whole"]
 
 MakeHome = Callable[[str], Loopline]
 
@@ -22,3 +26,15 @@ def make_home(tmp_path_factory: pytest.TempPathFactory, api: str, empty_store: P
         return home
 
     return make
+
+
+@pytest.fixture(scope="session")
+def copy_whole(tmp_path_factory: pytest.TempPathFactory, whole: Loopline) -> MakeHome:
+    """A function that copies the workspace in which the project `whole` has a champion: a loop takes 5 CPU-seconds."""
+
+    def copy(name: str) -> Loopline:
+        home = Loopline(tmp_path_factory.mktemp(name) / "home", dict(whole.environ))
+        shutil.copytree(whole.home, home.home, symlinks=True)
+        return home
+
+    return copy

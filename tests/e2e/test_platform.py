@@ -11,7 +11,6 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import psutil
@@ -26,15 +25,12 @@ from tasks.mlflow import registry_reader
 from tasks.platform.service_main import marked
 from tasks.platform.services import SERVICES, services_of, supervisor
 from tasks.prefect.flow_runs import FLOW_RUN, ask
+from tests.fault.conftest import SPEC
 from tests.running import Loopline, eventually
 
 pytestmark = [pytest.mark.e2e, pytest.mark.timeout(300)]  # months, and platforms killed, take longer than a test may
 
-SPEC = """\
-data: {source: penguins.csv, target: species}
-search: {trials: 0}
-train: {epochs: 4, batch: 32}
-judge: {min_samples: 10}
+MORE = """\
 monitor: {schedule: null}
 retrain: {on: [new_data], cooldown_s: 0, schedule: "0 3 * * MON", timezone: Europe/Vienna}
 serve: {up: true}
@@ -57,7 +53,7 @@ class Platform(Loopline):
 
     def deployment(self, flow: str) -> dict[str, Any]:
         found = ask(self.api, "deployments/filter", {})
-        return next(one for one in found if one["entrypoint"] == f"flows.{flow}.{flow}" and one["name"] == "tiny")
+        return next(one for one in found if one["entrypoint"] == f"flows.{flow}.{flow}" and one["name"] == "whole")
 
     def begin_run(self, flow: str, **parameters: Any) -> str:
         made = ask(self.api, f"deployments/{self.deployment(flow)['id']}/create_flow_run", {"parameters": parameters})
@@ -89,7 +85,7 @@ class Platform(Loopline):
 CHANGES = {
     "prefect": "/api/flows/",
     "mlflow": "/api/2.0/mlflow/experiments/create",
-    "overview": "/trigger/tiny",
+    "overview": "/trigger/whole",
     "optuna": "/api/studies",
     "serve": "/invocations",
 }
@@ -143,17 +139,11 @@ def _secret(home: Platform) -> None:
 
 
 @pytest.fixture(scope="module")
-def home(
-    tmp_path_factory: pytest.TempPathFactory, api: str, empty_store: Path, empty_prefect: Path
-) -> Iterator[Platform]:
-    """A workspace with two projects, of which `tiny` was run once before the platform is up."""
-    made = Platform(tmp_path_factory.mktemp("platform") / "home")
-    made.begin(empty_store, empty_prefect)
-    made.project("tiny", SPEC)
-    made.environ["PREFECT_API_URL"] = api
-    made("run", "tiny").ok()
-    del made.environ["PREFECT_API_URL"]
-    made.project("gone", SPEC)
+def home(copy_whole) -> Iterator[Platform]:
+    """A workspace with two projects, of which `whole` was run before the platform is up."""
+    made = Platform(copy_whole("platform").home)
+    for name in ("whole", "gone"):
+        made.project(name, SPEC + MORE)
     yield made
     made("down", "--force")
 
@@ -216,12 +206,12 @@ def test_a_cron_schedule_of_the_spec_gets_its_runs(home: Platform):
 def test_what_a_person_switched_off_stays_off_and_a_removed_project_goes(home: Platform):
     found = home.deployment("train")
     ask(home.api, f"deployments/{found['id']}", {"paused": True}, "PATCH")
-    assert {one["name"] for one in ask(home.api, "deployments/filter", {})} == {"tiny", "gone"}
+    assert {one["name"] for one in ask(home.api, "deployments/filter", {})} == {"whole", "gone"}
     (home.home / "projects" / "gone" / "project.yaml").unlink()
     done = home("deploy", "--json").ok()
     assert "train/gone: its project is gone" in done.err
-    assert {"train/tiny", "retrain/tiny"} <= {one["deployment"] for one in done.json}
-    assert {one["name"] for one in ask(home.api, "deployments/filter", {})} == {"tiny"}
+    assert {"train/whole", "retrain/whole"} <= {one["deployment"] for one in done.json}
+    assert {one["name"] for one in ask(home.api, "deployments/filter", {})} == {"whole"}
     assert home.deployment("train")["paused"]
     ask(home.api, f"deployments/{found['id']}", {"paused": False}, "PATCH")
 
@@ -229,14 +219,14 @@ def test_what_a_person_switched_off_stays_off_and_a_removed_project_goes(home: P
 @pytest.mark.wide
 def test_new_data_begins_a_loop_that_outlives_kills_of_worker_server_and_store(home: Platform):
     """Monitoring sees it, its event begins a run through Prefect's automation, the policy decides, the loop runs."""
-    first = home.book("tiny")["loop_id"]
-    table = home.home / "projects" / "tiny" / "penguins.csv"
+    first = home.book("whole")["loop_id"]
+    table = home.home / "projects" / "whole" / "penguins.csv"
     lines = table.read_text().splitlines()
     table.write_text("\n".join([*lines, *lines[1:60]]) + "\n")
     os.utime(table, (time.time() - 60, time.time() - 60))  # one that is just being written is left alone
     home.begin_run("monitor")
-    eventually(lambda: home.book("tiny")["loop_id"] != first, "no loop came of the new data")
-    loop_id = home.book("tiny")["loop_id"]
+    eventually(lambda: home.book("whole")["loop_id"] != first, "no loop came of the new data")
+    loop_id = home.book("whole")["loop_id"]
     (run,) = home.runs_of("retrain", "RUNNING")
     halted = halt(home, run["id"])  # so that it does not end before it is killed
     second = home.begin_run("train")
@@ -263,9 +253,9 @@ def test_new_data_begins_a_loop_that_outlives_kills_of_worker_server_and_store(h
     assert run["state_name"] == "Completed", run["state"]["message"]
     assert run["parameters"]["signal"]["kind"] == "new_data"
     assert run["name"] == loop_id, "it went on where it was"
-    assert home.versions("tiny") == [1, 2]
-    assert home.aliases("tiny")["champion"] in (1, 2)
-    (decided,) = decisions.read(home.state("tiny"))
+    assert home.versions("whole") == [1, 2]
+    assert home.aliases("whole")["champion"] in (1, 2)
+    (decided,) = decisions.read(home.state("whole"))
     assert (decided.action, decided.signal.id) == ("retrain", run["parameters"]["signal"]["id"])
     eventually(lambda: home.run_state(second) == "Completed", f"the second ended as {home.run_state(second)}")
     lines = {name: set(step.after) for name, step in BY_NAME.items()}

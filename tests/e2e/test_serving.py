@@ -19,30 +19,20 @@ pytestmark = pytest.mark.e2e
 
 PAUSE_S = 0.01  # between two questions: the loop beside them is to come on
 JSON = {"Content-Type": "application/json"}
-SPEC = """\
-goal: {metric: accuracy, good_enough: 0.5}
-data: {source: penguins.csv, target: species, split: {by: stratified}, features: {drop: [year]}}
-search: {trials: 0}
-train: {epochs: 8, batch: 32, lr: 0.01, threads: 1}
-judge: {margin: 0.3, min_samples: 30}
-"""
 TOUR = dict(re.findall(r"curl localhost:8000(/\S+) [^']*'Content-Type: application/json' -d '(.*?)'", (
     ROOT / "docs/how-to/serving.md").read_text(), re.DOTALL))  # fmt: skip
 
 
 @pytest.fixture(scope="module")
-def home(make_home) -> Loopline:
+def home(copy_whole) -> Loopline:
     """A workspace whose project has a champion."""
-    made = make_home("serving")
-    made.project("penguins", SPEC)
-    made("run", "penguins", "--json").ok()
-    return made
+    return copy_whole("serving")
 
 
 @pytest.fixture(scope="module")
 def server(home: Loopline) -> Iterator[LiveServer]:
     port = ports.any_free([])
-    running = home.start("serve", "penguins", "--port", str(port))
+    running = home.start("serve", "whole", "--port", str(port))
     token = token_path(Workspace(home.home), SERVE_TOKEN)
     found = LiveServer(running.process, port, running.err, token=token)
     found.wait_until(lambda: found.get("/ping").status == 200)
@@ -53,10 +43,10 @@ def server(home: Loopline) -> Iterator[LiveServer]:
 def test_an_answer_and_its_label_are_what_monitoring_counts(home: Loopline, server: LiveServer):
     told = server.post("/invocations", TOUR["/invocations"].encode(), **JSON).ok().json
     assert told["predictions"][0]["label"] == "Gentoo"
-    assert (told["model"], told["version"]) == ("penguins", "1")
+    assert (told["model"], told["version"]) == ("whole", "1")
     label = TOUR["/feedback"].replace("THE ID", told["ids"][0]).encode()
     assert server.post("/feedback", label, **JSON).ok().json["accepted"] == 1
-    found = home("monitor", "penguins").ok().out
+    found = home("monitor", "whole").ok().out
     assert "1 prediction, 1 labelled, so far" in found
     assert "1 prediction, 1 labelled, so far" in (ROOT / "docs/how-to/serving.md").read_text()
 
@@ -77,10 +67,10 @@ def test_a_promotion_and_a_rollback_under_load_cost_no_answer(home: Loopline, se
     asking = threading.Thread(target=ask)
     asking.start()
     try:
-        home("run", "penguins", "-s", "train.seed=7", "--json").ok()
-        assert home.aliases("penguins")["champion"] == 2
+        home("run", "whole", "-s", "train.seed=7", "-s", "judge.margin=0.3", "--json").ok()
+        assert home.aliases("whole")["champion"] == 2
         server.wait_until(lambda: version() == "2")
-        home("rollback", "penguins").ok()
+        home("rollback", "whole").ok()
         server.wait_until(lambda: version() == "1")
     finally:
         over.set()
