@@ -54,6 +54,20 @@ def usable_memory() -> float:
     return whole
 
 
+def cpu_seconds() -> float:
+    """Return the CPU-seconds of this process, its descendants and those of them that have ended and were waited for."""
+    import psutil
+
+    def spent(process: psutil.Process) -> float:
+        with contextlib.suppress(psutil.Error):
+            times = process.cpu_times()
+            return sum(getattr(times, name, 0.0) for name in ("user", "system", "children_user", "children_system"))
+        return 0.0
+
+    ours = psutil.Process()
+    return sum(map(spent, [ours, *ours.children(recursive=True)]))
+
+
 def _quota() -> float:
     """Return the CPU limit of the container in cores; infinity without a limit.
 

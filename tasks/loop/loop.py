@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from models.cores import cpu_seconds
 from models.files import storing
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord, digest_of
@@ -112,14 +113,14 @@ class Loop:
         self._begin(name)
         parts = self.step_cache.begun(step, parts)
         key = key_of(parts)
-        began = time.perf_counter()
+        began, spent = time.perf_counter(), cpu_seconds() if name in TRAINING_STEPS else 0.0
         seen = self.step_cache.work(name, key) / own_reads.file_name("loop")
         try:
             with storing(self.state), own_reads.saving(seen):  # a full disk raises StoreError wherever a step meets it
                 outcome = act(self.step_cache.inputs(step, self.done, parts), self.work(name, key))
         except BaseException as error:
             if name in TRAINING_STEPS:
-                self.lost_device_s += (time.perf_counter() - began) * self.spec.train.ranks
+                self.lost_device_s += max(0.0, cpu_seconds() - spent)
             kind = type(error).__name__
             self.report.step(name, "stopped" if kind in STOPS else "failed", kind)
             raise

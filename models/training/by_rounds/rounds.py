@@ -31,7 +31,7 @@ from models.training.checkpoints.finished import identity, write_result
 from models.training.checkpoints.shards import StoredCheckpoint
 from models.training.checkpoints.state import Progress
 from models.training.choices import cpu_despite_gpu
-from models.training.costs.counters import peak_memory_mb, reset_peak
+from models.training.costs.counters import device_clock, peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report, is_over
@@ -196,7 +196,7 @@ class _Training:
         """Learn the rounds of each remaining epoch, and yield the progress after it."""
         learner, progress = self.learner, self._progress
         while progress.epoch < self.num_epochs:
-            start, first = time.perf_counter(), progress.step
+            start, device_start, first = time.perf_counter(), device_clock(CPU), progress.step
             _, stop = share(0, learner.rounds, progress.epoch, self.num_epochs)
             measured: dict[str, float] = {}
             for low, high in learner.looks(first, stop):
@@ -221,7 +221,7 @@ class _Training:
                     **measured,
                     **learner.values(),
                     "samples_per_s": (stop - first) * len(self._inputs.train) / seconds,
-                    "device_s": seconds,
+                    "device_s": device_clock(CPU) - device_start,
                     "peak_memory_mb": peak_memory_mb(CPU),
                     "rounds": float(progress.step),
                 }

@@ -31,7 +31,7 @@ from models.training.checkpoints.finished import write_result
 from models.training.checkpoints.state import Progress
 from models.training.checkpoints.weights import save_weights
 from models.training.choices import cpu_despite_gpu
-from models.training.costs.counters import peak_memory_mb, reset_peak
+from models.training.costs.counters import device_clock, peak_memory_mb, reset_peak
 from models.training.costs.summary import of_epochs
 from models.training.job import WEIGHTS_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.loop import Report
@@ -56,7 +56,7 @@ class Losses(NamedTuple):
 
 @dataclass(frozen=True)
 class ConvexFit:
-    """What a fit reads and is judged by; `began` is the time of the process's clock when it was opened."""
+    """What a fit reads and is judged by; `began` is when it was opened, by the wall's and the device's clock."""
 
     job: TrainingJob
     preparation: Preparation
@@ -64,13 +64,13 @@ class ConvexFit:
     train: ExampleSet
     validation: ExampleSet
     losses: Losses
-    began: float
+    began: tuple[float, float]
 
     @classmethod
     def open(cls, job: TrainingJob) -> Self:
         """Open the examples of a job."""
         reset_peak(CPU)
-        began = time.perf_counter()
+        began = time.perf_counter(), device_clock(CPU)
         preparation = Preparation.load(job.prepared)
         train, validation = open_examples(job, preparation)
         metric = metric_of(job, preparation, job.project)
@@ -115,9 +115,10 @@ class ConvexFit:
             StoreError: The disk is full or cannot be written.
         """
         latest, val_loss = scored
-        seconds, num_train = time.perf_counter() - self.began, len(self.train)
+        seconds, device_s = time.perf_counter() - self.began[0], device_clock(CPU) - self.began[1]
+        num_train = len(self.train)
         values = {"train_loss": train_loss, "val_loss": val_loss, **latest.values(self.metric.name)}
-        values |= {"samples_per_s": num_train / max(seconds, 1e-9), "device_s": seconds}
+        values |= {"samples_per_s": num_train / max(seconds, 1e-9), "device_s": device_s}
         progress = Progress(
             epoch=1, step=1, history=[values | {"peak_memory_mb": peak_memory_mb(CPU)}], seconds=seconds
         )

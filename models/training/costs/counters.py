@@ -1,10 +1,12 @@
-"""Counters of the machine: the peak memory of a process, the energy of a device. Missing counters return None."""
+"""Counters of the machine: the time that a device worked, peak memory, energy. Missing counters return None."""
 
 from __future__ import annotations
 
 import contextlib
 import ctypes
+import os
 import resource
+import time
 from pathlib import Path
 
 import torch
@@ -12,6 +14,17 @@ import torch
 _RESET_PEAK = "5"
 _RAPL = Path("/sys/class/powercap")
 _STATUS = Path("/proc/self/status")
+
+
+def device_clock(device: torch.device) -> float:
+    """Return seconds of which a later reading less this one is what the device did for this process.
+
+    On a CPU those of all cores, of this process and its ended children; a GPU works for one process as long as it holds it.
+    """
+    if device.type == "cuda":
+        return time.perf_counter()
+    ended = os.times()
+    return time.process_time() + ended.children_user + ended.children_system
 
 
 def reset_peak(device: torch.device) -> None:

@@ -10,7 +10,7 @@ from torch import nn
 
 from models.distributed.world import World
 from models.training.batches.example_set import ExampleSet
-from models.training.costs.counters import EnergyCounter, peak_memory_mb, reset_peak
+from models.training.costs.counters import EnergyCounter, device_clock, peak_memory_mb, reset_peak
 from models.training.costs.devices import device_peak
 from models.training.costs.flops import count_flops
 from models.training.job import TrainingJob
@@ -74,7 +74,7 @@ class Meter:
         """Return the seconds and joules of the current epoch on this rank, for a checkpoint within it."""
         now = time.perf_counter()
         spent = {
-            "seconds": now - self._start,
+            "device": device_clock(self.world.device) - self._start,
             "training": (self._trained_to or now) - self._trained_from,
             "waiting": self.waiting.seconds,
             "joules": (self._joules() or 0.0) - self._joules_before,
@@ -92,16 +92,17 @@ class Meter:
             num_examples: Training examples of this epoch, over all ranks.
         """
         spent, size = self.so_far(), self.world.size
-        totals = torch.zeros(3 + size, dtype=torch.float64)
-        totals[:3] = torch.tensor([spent["waiting"], spent["joules"], float(self._joules() is not None)])
-        totals[3 + self.world.rank] = peak_memory_mb(self.world.device)
-        waiting, joules, counters, *memory = self.world.total(totals.to(self.world.device)).tolist()
+        totals = torch.zeros(4 + size, dtype=torch.float64)
+        sums = [spent["device"], spent["waiting"], spent["joules"], float(self._joules() is not None)]
+        totals[:4] = torch.tensor(sums)
+        totals[4 + self.world.rank] = peak_memory_mb(self.world.device)
+        device_s, waiting, joules, counters, *memory = self.world.total(totals.to(self.world.device)).tolist()
         self._restart()
         if not self.world.is_first:
             return {}
         values = {
             **self._rates(num_examples, max(spent["training"], 1e-9)),
-            "device_s": spent["seconds"] * size,
+            "device_s": device_s,
             "data_wait_s": waiting / size,
             "peak_memory_mb": max(memory),
         }
@@ -123,7 +124,8 @@ class Meter:
         return self._energy.joules() if self._energy else None
 
     def _restart(self) -> None:
-        self._start = self._trained_from = time.perf_counter()
+        self._start = device_clock(self.world.device)
+        self._trained_from = time.perf_counter()
         self._trained_to = 0.0
         self._before = {}
         self._joules_before = self._joules() or 0.0

@@ -21,7 +21,10 @@ class Costs(FrozenModel):
     """The cost of work on devices. A value that was not or cannot be measured is None, never zero or a guess."""
 
     device: str = Field("cpu", description="Kind of device: cpu, or the GPU's own name.")
-    device_seconds: float = Field(0.0, description="Ranks x seconds, training and evaluation, over all restarts.")
+    device_seconds: float = Field(
+        0.0,
+        description="CPU-seconds of the ranks, or GPUs x seconds; training and evaluation, over all restarts.",
+    )
     flops: float | None = Field(None, description="Of matrix products and convolutions, forward and backward.")
     samples_per_s: float | None = Field(None, description="Over all ranks, evaluation not counted.")
     tokens_per_s: float | None = Field(None, description="For sequences of text.")

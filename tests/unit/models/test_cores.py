@@ -1,6 +1,9 @@
 """A container's limit counts as well as the machine's cores."""
 
 import os
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -68,3 +71,19 @@ def test_elsewhere_than_on_linux_a_gpu_is_not_ruled_out(tmp_path: Path, monkeypa
     monkeypatch.setattr(cores.metadata, "version", lambda _: "2.13.0")
     monkeypatch.setattr("sys.platform", "darwin")
     assert cores.usable_gpus() is None
+
+
+def test_cpu_seconds_count_children_that_run_and_that_have_ended_but_no_waiting() -> None:
+    work = "import time\nwhile time.process_time() < 0.2: pass\nprint(flush=True)\ntime.sleep(60)"
+    began, start = time.perf_counter(), cores.cpu_seconds()
+    child = subprocess.Popen([sys.executable, "-S", "-c", work], stdout=subprocess.PIPE)
+    try:
+        assert child.stdout is not None
+        child.stdout.readline()
+        time.sleep(0.4)
+        running = cores.cpu_seconds() - start
+    finally:
+        child.kill()
+        child.communicate()
+    ended = cores.cpu_seconds() - start
+    assert 0.15 < running <= ended < time.perf_counter() - began - 0.2

@@ -1,3 +1,7 @@
+import subprocess
+import sys
+import time
+
 import pytest
 import torch
 
@@ -7,6 +11,7 @@ from models.nets.build import build_net
 from models.nets.sizes import Sizes
 from models.training import loop
 from models.training.batches.examples import open_examples
+from models.training.costs.counters import device_clock
 from models.training.costs.flops import count_flops
 from models.training.costs.meter import Meter, open_meter
 from models.training.rank import run_job
@@ -22,8 +27,25 @@ def test_an_epoch_tells_rates_costs_and_memory():
     assert values["tokens_per_s"] == pytest.approx(10 * values["samples_per_s"])
     assert values["flops"] == 5e8
     assert values["mfu"] == pytest.approx(values["samples_per_s"] * 1e6 / 1e9)
-    assert 0 < values["data_wait_s"] <= 500 / values["samples_per_s"] <= values["device_s"]
+    assert 0 < values["data_wait_s"] <= 500 / values["samples_per_s"]
+    assert values["device_s"] > 0
     assert values["peak_memory_mb"] > 50
+
+
+def test_a_cpu_counts_its_work_and_that_of_ended_children_but_no_waiting():
+    meter, start = Meter(), time.perf_counter()
+    meter.open_epoch({})
+    time.sleep(0.5)
+    work = "import time\nwhile time.process_time() < 0.2: pass"
+    subprocess.run([sys.executable, "-S", "-c", work], check=True)
+    waited = time.perf_counter() - start
+    assert 0.15 < meter.close_epoch(1)["device_s"] < waited - 0.3
+
+
+def test_a_gpu_counts_as_long_as_a_process_holds_it():
+    device, start = torch.device("cuda"), device_clock(torch.device("cuda"))
+    time.sleep(0.05)
+    assert device_clock(device) - start >= 0.05
 
 
 def test_what_is_not_known_is_not_told():
@@ -35,8 +57,8 @@ def test_what_is_not_known_is_not_told():
 
 def test_each_epoch_begins_at_nothing():
     meter = Meter()
-    meter.open_epoch({"seconds": 50.0, "training": 40.0, "waiting": 30.0, "joules": 0.0})
-    assert meter.so_far()["seconds"] > 50
+    meter.open_epoch({"device": 50.0, "training": 40.0, "waiting": 30.0, "joules": 0.0})
+    assert meter.so_far()["device"] > 50
     assert meter.close_epoch(80)["samples_per_s"] == pytest.approx(2, rel=0.1)
     meter.open_epoch({})
     assert meter.close_epoch(80)["data_wait_s"] == 0
@@ -74,7 +96,7 @@ def test_a_resumed_epoch_counts_what_was_spent_on_it_before(make_job, monkeypatc
     original = Meter.so_far
 
     def slow(meter):
-        return {**original(meter), "seconds": 100.0, "training": 90.0}
+        return {**original(meter), "device": 100.0, "training": 90.0}
 
     def dying(session):
         checkpoint(session)
