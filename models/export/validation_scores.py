@@ -1,4 +1,4 @@
-"""The scores of finished jobs on the same validation examples, for the comparison of families in a search."""
+"""The scores of finished jobs on the same examples: on validation to compare families in a search, on test to read."""
 
 from __future__ import annotations
 
@@ -21,8 +21,11 @@ from models.training.batches.examples import open_examples
 from models.training.costs.summary import total
 from models.training.ensemble import combined, selected, shrunk
 from models.training.job import TrainingJob
-from models.training.model_choice import as_array, decide
-from models.training.search_course import BLOCKS
+from models.training.model_choice import Decided, as_array, decide
+from models.training.search_course import BLOCKS, jackknife_error
+
+MOST_TEST_EXAMPLES = 10_000
+"""Test examples that a family is scored on for a reader, at most."""
 
 
 def validation_scores(jobs: dict[str, dict[str, Any]], is_joined: bool = False) -> dict[str, Any]:
@@ -72,6 +75,33 @@ def bag_scores(jobs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     return {**_compared(first, preparation, held_out, is_joined=True), "costs": costs}
 
 
+def scores_on_test(jobs: dict[str, dict[str, Any]]) -> dict[str, list[float]]:
+    """Return what each job's model reaches on the test examples, decided as on validation, and its standard error.
+
+    For a reader, after the verdict: whoever chooses by these figures has no test examples any more.
+
+    Args:
+        jobs: Finished jobs on the same data, by family, as JSON; their tensors include `test`.
+
+    Returns:
+        By family the goal's metric on at most `MOST_TEST_EXAMPLES` examples, evenly spread, and its standard error; NaN
+        where it is undefined.
+    """
+    scores = {}
+    for name, document in jobs.items():
+        job = TrainingJob.from_json(document)
+        preparation = Preparation.load(job.prepared)
+        seen = held_out_examples(job, preparation)
+        decided = _Side(job, preparation, seen).decided(predictions_of(seen.outputs, preparation))
+        on_test = job.model_copy(update={"tensors": {**job.tensors, "validation": job.tensors["test"]}})
+        examples = held_out_examples(on_test, preparation, MOST_TEST_EXAMPLES)
+        side = _Side(on_test, preparation, examples)
+        predicted = decided.apply(side.predictions(examples.outputs))
+        value, *without = side.evaluated(decided.metric, predicted, side.blocks())
+        scores[name] = [value, jackknife_error(without)]
+    return scores
+
+
 def validation_value(job: dict[str, Any]) -> float:
     """Return the metric of a job's model on validation, of first fits where it was refitted; NaN if not defined.
 
@@ -94,11 +124,7 @@ def _compared(
     """Return the document of `validation_scores` from the examples that judge each model, the same for all."""
     examples = next(iter(held_out.values()))
     side = _Side(job, preparation, examples)
-    groups = side.metric.units(side.target)
-    apart = side.positions if examples.units is None else examples.units.of_rows
-    units = groups if groups is not None else apart
-    left_out = np.array_split(np.unique(units), min(BLOCKS, len(np.unique(units))))
-    blocks = [np.flatnonzero(np.isin(units, block)) for block in left_out]
+    blocks = side.blocks()
     outputs = {name: judged.outputs for name, judged in held_out.items()}
     scores = {name: side.scores(output, blocks) for name, output in outputs.items()}
     document = {"scores": scores, "constant": side.constant(), "weights": {}, "joined": None}
@@ -131,9 +157,17 @@ class _Side:
     def __init__(self, job: TrainingJob, preparation: Preparation, examples: HeldOutExamples) -> None:
         self._job, self.preparation = job, preparation
         self.metric = metric_of(job, preparation, job.project)
-        self.target, self._weight = examples.target, examples.weight
+        self.target, self._weight, self._units = examples.target, examples.weight, examples.units
         self.positions = np.arange(len(examples.target))
         self.joined_by = JOINED_BY[TASKS[preparation.task].link](self.metric, preparation.outputs)
+
+    def blocks(self) -> list[np.ndarray]:
+        """Return the positions of `BLOCKS` blocks of whole units of independence, int64 (examples,) each."""
+        groups = self.metric.units(self.target)
+        apart = self.positions if self._units is None else self._units.of_rows
+        units = groups if groups is not None else apart
+        left_out = np.array_split(np.unique(units), min(BLOCKS, len(np.unique(units))))
+        return [np.flatnonzero(np.isin(units, block)) for block in left_out]
 
     def predictions(self, outputs: np.ndarray) -> np.ndarray:
         """Return the input of metrics for raw outputs (example, output)."""
@@ -146,8 +180,12 @@ class _Side:
             predicted: For all examples.
             blocks: Positions, int64 (examples,).
         """
-        decided = decide(self.metric, self.preparation.task, self.target, predicted, self._weight)
-        return self._evaluated(decided.metric, decided.apply(predicted), blocks)
+        decided = self.decided(predicted)
+        return self.evaluated(decided.metric, decided.apply(predicted), blocks)
+
+    def decided(self, predicted: np.ndarray) -> Decided:
+        """Return how a model with these predictions will decide."""
+        return decide(self.metric, self.preparation.task, self.target, predicted, self._weight)
 
     def scores(self, outputs: np.ndarray, blocks: Sequence[np.ndarray]) -> dict[str, Any]:
         """Return the metric for raw outputs (example, output): `value`, and `without` each block."""
@@ -174,9 +212,10 @@ class _Side:
         """Return what an ensemble is to make small: the log loss of classes and labels, else the goal's metric."""
         if self.joined_by is self.metric:
             return -self.metric.sign * self.values(self.predictions(outputs))[0]
-        return self._evaluated(self.joined_by, self.predictions(outputs))[0]
+        return self.evaluated(self.joined_by, self.predictions(outputs))[0]
 
-    def _evaluated(self, metric: Metric, predicted: np.ndarray, blocks: Sequence[np.ndarray] = ()) -> list[float]:
+    def evaluated(self, metric: Metric, predicted: np.ndarray, blocks: Sequence[np.ndarray] = ()) -> list[float]:
+        """Return a metric of predictions as it takes them: of all examples, then without each block."""
         weight = np.ones(len(self.target)) if self._weight is None or not metric.takes_weights else self._weight
         weights = [weight, *(np.where(np.isin(self.positions, block), 0.0, weight) for block in blocks)]
         try:

@@ -184,7 +184,10 @@ STEPS = (
             "-train.max_restarts",
             "-train.on",
         ),
-        code=("tasks.steps.card",),
+        code=("tasks.steps.card", "models.export.validation_scores"),
+        libraries=("torch",),
+        references=("model.net", "goal.metric"),
+        family=("outputs",),
     ),
 )
 BY_NAME = {step.name: step for step in STEPS}

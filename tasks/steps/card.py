@@ -26,6 +26,7 @@ from tasks.mlflow import provenance
 from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
 from tasks.steps.card_decision import JUDGED_ON, decision, quantiles
+from tasks.steps.card_families import family_rows
 
 if TYPE_CHECKING:
     from models.report.card import Chapter
@@ -97,7 +98,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         importances=_importances(inputs),
         quantiles=quantiles(exported.get("quantile_shifts", {}), judged_on),
         search={key: value for key, value in search.items() if key not in _NOT_FACTS},
-        families=_families(search),
+        families=family_rows(loop, inputs),
         provenance=_provenance(loop, trained, search),
         samples=_samples(exported),
         variants=[VariantMeasurement.model_validate(variant) for variant in exported["variants"]],
@@ -286,20 +287,6 @@ def _reference(preparation: Preparation) -> str:
     if len(reference.back) == 1:
         kinds["seasonal"] = f"the value {reference.back[0] + 1} steps before the window's end"
     return kinds[reference.kind] + (", each window scaled" if reference.is_scaled else "")
-
-
-def _families(search: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return a row for each family that the search chose from, with what it reached and cost."""
-    return [
-        {
-            "family": row["family"],
-            "trials": row["trials"],
-            "best on validation": "none" if row["value"] is None else float(f"{row['value']:.4g}"),
-            "device-seconds": float(f"{row['device_seconds']:.3g}"),
-            "outcome": row["outcome"],
-        }
-        for row in search.get("families", [])
-    ]
 
 
 def _counts(counts: dict[str, int]) -> str:

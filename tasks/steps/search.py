@@ -65,6 +65,8 @@ if TYPE_CHECKING:
 
 BEST_FILE = "best.json"
 TRIALS, TRIALS_FILE = "trials", "trials.json"
+FAMILIES_FILE = "families.json"
+"""The jobs of each family's best trial, by its name: beside the step's output, for the card of this machine."""
 FIRST_ROUND = "loopline.first_round"
 MOST_MEMBERS: PerDataKind[int] = {"table": 2, "image": 1, "series": 1, "text": 1}
 """Models of one family in an ensemble of a table, at most; of a series one: see docs/decisions/0042."""
@@ -394,6 +396,11 @@ class _Search:
         importances = optuna_study.importances(self._study)
         write_json(self._folder / BEST_FILE, chosen["params"])
         write_json(self._folder / TRIALS_FILE, [trial.model_dump() for trial in trials])
+        candidates = self._candidates(trials, 1)
+        jobs = {
+            name: self._job(trial.params, self._folder_of(trial.params), None, 0) for name, trial in candidates.items()
+        }
+        write_json(self._folder / FAMILIES_FILE, {name: task.as_json() for name, task in jobs.items()})
         self._log_pictures(trials, importances, best)
         counts = {state: sum(trial.state == state for trial in trials) for state in ("complete", "pruned", "failed")}
         result = {

@@ -19,7 +19,7 @@ _STATUS = Path("/proc/self/status")
 def device_clock(device: torch.device) -> float:
     """Return seconds of which a later reading less this one is what the device did for this process.
 
-    On a CPU those of all cores, of this process and its ended children; a GPU works for one process as long as it holds it.
+    On a CPU those of all cores, of this process and its ended children. A GPU is held, so it counts as long as it is.
     """
     if device.type == "cuda":
         return time.perf_counter()

@@ -8,11 +8,11 @@ from sklearn.metrics import mean_pinball_loss
 
 from models.data.preparation import Preparation
 from models.export.trained import num_validation_examples, validation_predictions
-from models.export.validation_scores import BLOCKS, validation_scores, validation_value
+from models.export.validation_scores import BLOCKS, scores_on_test, validation_scores, validation_value
 from models.metrics.metrics import metric_of
 from models.training.batches.example_set import WEIGHT
 from models.training.batches.examples import open_examples
-from models.training.model_choice import as_array, score
+from models.training.model_choice import as_array, decide, score
 from tests.finished_jobs import LEVELS, FinishedJob
 
 
@@ -63,3 +63,21 @@ def test_scores_are_those_of_the_trials(
     assert len(set(found["without"])) > 1, "each block counts"
     assert made["constant"] == pytest.approx(constant, rel=1e-12)
     assert validation_value(job.as_json()) == found["value"]
+
+
+def test_scores_on_test_are_of_the_decision_that_validation_made(finished_job: FinishedJob) -> None:
+    job = finished_job("trees").model_copy(update={"metric": "f1"})
+    preparation, goal = Preparation.load(job.prepared), metric_of(job, Preparation.load(job.prepared), job.project)
+    on_test = job.model_copy(update={"tensors": {**job.tensors, "validation": job.tensors["test"]}})
+    sides = []
+    for side in (job, on_test):
+        positions = np.arange(num_validation_examples(side.tensors))
+        examples = open_examples(side, preparation)[1]
+        sides.append((examples.values(), validation_predictions(side, preparation, positions)))
+    decided = decide(goal, preparation.task, *sides[0])
+    target, predicted = sides[1]
+    value, error = scores_on_test({"trees": job.as_json()})["trees"]
+    assert value == pytest.approx(decided.metric.value(target, decided.apply(predicted)))
+    assert 0 < error < 0.3
+    as_validation = job.model_copy(update={"tensors": {**job.tensors, "test": job.tensors["validation"]}})
+    assert scores_on_test({"trees": as_validation.as_json()})["trees"][0] == validation_value(job.as_json())
