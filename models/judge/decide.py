@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from models.errors import DataError, UsageError
+from models.judge.class_recall import class_recalls
 from models.judge.comparison import (
     ResampledMetrics,
     Threshold,
@@ -127,6 +128,7 @@ def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) 
         slices=judge_slices(evidence, rules, metric, seed),
         metrics=_every_metric(evidence, metric, result),
         outputs=_outputs(evidence, rules, metric, seed, clusters),
+        classes=class_recalls(evidence, metric, rules.confidence),
         challenger_cost=evidence.challenger_cost,
         champion_cost=evidence.champion_cost,
         parity=evidence.parity,

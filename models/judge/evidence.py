@@ -56,6 +56,10 @@ class Evidence:
     """The outputs of a row, if there are several; targets and predictions are then (example, output)."""
     positive: str = ""
     """The positive one of two classes, by name."""
+    class_names: Sequence[str] = ()
+    """The classes by their number, where a row has one of several."""
+    class_rows: Sequence[int] = ()
+    """Their training rows."""
     copies: float = 0.0
     """Share of the test rows that equal a training or validation row, where the columns identify rows."""
     single_predictors: Mapping[str, float] = field(default_factory=dict)

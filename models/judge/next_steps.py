@@ -20,7 +20,7 @@ def next_steps(verdict: Verdict) -> list[str]:
         for name, (difference, threshold) in comparisons.items()
         if difference is not None and not difference.reached
     ]
-    return [sentence for sentence in [*sentences, _of_goal(verdict)] if sentence]
+    return [sentence for sentence in [*sentences, _of_goal(verdict), _of_class(verdict)] if sentence]
 
 
 def _of_difference(verdict: Verdict, name: str, difference: Difference, threshold: float) -> str:
@@ -52,3 +52,27 @@ def _of_goal(verdict: Verdict) -> str:
     if low is None or high is None or not low <= goal <= high:
         return f"{missed}, more than chance explains: a better model is needed, or another goal."
     return f"{missed}, and the interval of these {verdict.num_samples:,} test rows holds the goal: it may be chance."
+
+
+def _of_class(verdict: Verdict) -> str:
+    """Say which class holds the goal down most, by how much, and whether it has fewer training rows than others."""
+    held = [recall for recall in verdict.classes if recall.goal is not None]
+    if not held or verdict.challenger.value is None:
+        return ""
+    worst = max(held, key=lambda recall: verdict.sign * (recall.goal or 0.0))
+    goal, recall = worst.goal or 0.0, worst.recall
+    if verdict.sign * (goal - verdict.challenger.value) <= 0:
+        return ""
+    found = (
+        f"{recall.value:.0%} ({recall.low:.0%} to {recall.high:.0%}) of its {worst.num_samples:,} test rows are found"
+    )
+    gap = (
+        f"Class {worst.name} holds {verdict.metric} down: {found}, of the others' {worst.others:.0%}. Were it found as "
+        f"often, {verdict.metric} would be {readable(goal)}, and not {readable(verdict.challenger.value)}"
+    )
+    trained = sorted(other.num_trained for other in verdict.classes if other is not worst and other.num_trained)
+    if worst.num_trained is not None and trained and worst.num_trained < (middle := trained[len(trained) // 2]):
+        rows = f"training has {worst.num_trained:,} rows of it, and {middle:,} of another class"
+        return f"{gap}: {rows}, so more rows of class {worst.name} are the first thing to try."
+    mistaken = f", as its rows are mostly taken for {worst.taken_for}" if worst.taken_for else ""
+    return f"{gap}: it has no fewer training rows than others, so it lacks a column that tells it apart{mistaken}."

@@ -72,6 +72,18 @@ class OutputFigures(FrozenModel):
     champion: dict[str, Number] = Field(default_factory=dict)
 
 
+class ClassRecall(FrozenModel):
+    """How many of a class's test rows the challenger takes for it, by its own decision."""
+
+    name: str
+    num_samples: int
+    num_trained: int | None = Field(None, description="Training rows of the class.")
+    recall: Estimate
+    others: Number = Field(None, description="The same share of the rows of all other classes together.")
+    taken_for: str = Field("", description="The class that most of its other rows are taken for.")
+    goal: Number = Field(None, description="The goal's metric if its share were `others`; None where it is no lower.")
+
+
 class ServingCost(FrozenModel):
     """Serving cost of one model: p50 latency of one row on one thread, and the size of the loaded file."""
 
@@ -151,6 +163,9 @@ class Verdict(FrozenModel):
         default_factory=dict, description="Every ready metric of the task: name -> model -> value."
     )
     outputs: list[OutputFigures] = Field(default_factory=list, description="Of each output, if there are several.")
+    classes: list[ClassRecall] = Field(
+        default_factory=list, description="Of one class of several: those with the lowest recall, the lowest first."
+    )
     challenger_cost: ServingCost = Field(default_factory=ServingCost)
     champion_cost: ServingCost | None = None
     parity: Parity | None = None

@@ -184,7 +184,7 @@ STEPS = (
             "-train.max_restarts",
             "-train.on",
         ),
-        code=("tasks.steps.card", "models.export.validation_scores"),
+        code=("tasks.steps.card", "models.export.validation_scores", *ENCODING_CODE),
         libraries=("torch",),
         references=("model.net", "goal.metric"),
         family=("outputs",),

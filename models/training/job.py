@@ -28,6 +28,9 @@ FIRST_FIT, REFIT = "first-fit", "refit"
 """The subfolders of a refitted model's job: the fit on the training rows, and that on the validation rows too."""
 LONGER = "longer training"
 """The key of a step's result with the sentence about nets whose score still rose."""
+COMPANIONS = "other columns"
+"""In the environment of a linear model of series: what it reaches on validation `with` the columns beside the target,
+and `without` them."""
 
 Stage = Literal["train", "pretrain", "teacher"]
 FoldBy = Literal["random", "blocks", "groups"]

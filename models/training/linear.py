@@ -30,7 +30,7 @@ from models.nets.sizes import Sizes
 from models.training.batches.example_set import ExampleSet
 from models.training.batches.examples import LARGEST_PASS
 from models.training.convex.fit import ConvexFit, evaluate, minimise, settings_of
-from models.training.job import RefitSettings, TrainingJob, TrainingResult
+from models.training.job import COMPANIONS, RefitSettings, TrainingJob, TrainingResult
 from models.training.loop import Report
 from models.training.model_choice import is_better
 from models.training.search_course import jackknife_error
@@ -100,8 +100,9 @@ def _fit_windows(
 ) -> dict[str, Any]:
     """Give the net the weights of the best fit by the goal, and return the settings of that fit.
 
-    A fit that reads the other columns is taken if it is better than without them by over a standard error, of which
-    `goals`, the values without each block of examples, tell.
+    With them stands, as `COMPANIONS`, what the best fits with the other columns and without them reached, if both were
+    tried. A fit that reads the other columns is taken if it is better than without them by over a standard error, of
+    which `goals`, the values without each block of examples, tell.
     """
     bests: dict[bool, tuple[_WindowFit, float]] = {}
     for fit in fits:
@@ -119,7 +120,8 @@ def _fit_windows(
         if lead > jackknife_error(without[True] - without[False]):
             best = alternative
     net.load_state_dict(best.state)
-    return {"l2": best.l2, "is_scaled": best.is_scaled, "has_companions": best.has_companions}
+    settings = {"l2": best.l2, "is_scaled": best.is_scaled, "has_companions": best.has_companions}
+    return {**settings, COMPANIONS: {"with": bests[True][1], "without": bests[False][1]}} if alternatives else settings
 
 
 class _WindowFit(NamedTuple):

@@ -26,7 +26,7 @@ from tasks.mlflow import provenance
 from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
 from tasks.steps.card_decision import JUDGED_ON, decision, quantiles
-from tasks.steps.card_families import family_rows
+from tasks.steps.card_families import family_rows, finished_trials, without_other_columns
 
 if TYPE_CHECKING:
     from models.report.card import Chapter
@@ -78,7 +78,8 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
     preparation = Preparation.load(inputs["export"].folder)
     trained, search, exported, outcome = (inputs[name].result for name in ("train", "search", "export", "promote"))
     number, folds = outcome["version"], search.get("params", {}).get(f"model.{FOLDS}", 0)
-    judged_on = JUDGED_ON[bool(folds)]
+    judged_on, trials = JUDGED_ON[bool(folds)], finished_trials(loop, inputs)
+    companions, further_steps = without_other_columns(trials, preparation, judged.metric, judged.sign)
     return Card(
         project=loop.spec.name,
         verdict=judged,
@@ -97,13 +98,13 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         decision=decision(exported.get("class_head", {}), preparation, loop.spec.goal.positive is not None, judged_on),
         importances=_importances(inputs),
         quantiles=quantiles(exported.get("quantile_shifts", {}), judged_on),
-        search={key: value for key, value in search.items() if key not in _NOT_FACTS},
-        families=family_rows(loop, inputs),
+        search={**{key: value for key, value in search.items() if key not in _NOT_FACTS}, **companions},
+        families=family_rows(search.get("families", []), trials, loop),
         provenance=_provenance(loop, trained, search),
         samples=_samples(exported),
         variants=[VariantMeasurement.model_validate(variant) for variant in exported["variants"]],
         usage=_usage(loop.spec, number, exported.get("input_example")),
-        next_steps=_next_steps(judged),
+        next_steps=[] if judged.promoted else [*_next_steps(judged), *further_steps],
         warnings=inputs["judge"].result.get("warnings", []),
         limits=_limits(loop.spec, preparation),
         links=_links(loop.state, loop.id),

@@ -1,30 +1,94 @@
-"""What each family of a search reached on validation, and, for the reader alone, on the test rows."""
+"""What the search's models reached beside the chosen one: each family on test, a linear one without other columns."""
 
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from models.data.preparation import Preparation
 from models.files import read_json
 from models.readable import readable
 from models.training.checkpoints.finished import read_finished
-from models.training.job import TrainingJob
+from models.training.job import COMPANIONS, TrainingJob, TrainingResult
 from tasks.loop.jobs import tensors
 from tasks.loop.loop import Inputs, Loop
 from tasks.steps.search import FAMILIES_FILE, TRIALS
 
 
-def family_rows(loop: Loop, inputs: Inputs) -> list[dict[str, Any]]:
+class FinishedTrial(NamedTuple):
+    """The model of a family's best trial, on this machine."""
+
+    job: TrainingJob
+    result: TrainingResult
+
+
+def finished_trials(loop: Loop, inputs: Inputs) -> dict[str, FinishedTrial]:
+    """Return the best trials of a search over families, by family; none whose models are not on this machine."""
+    prepared, folder = inputs["prepare"], inputs["search"].folder
+    stored: dict[str, dict[str, Any]] = read_json(folder / FAMILIES_FILE) or {}
+    places = {"prepared": str(prepared.folder), "project": str(loop.project.folder)}
+    if stored:
+        places["tensors"] = {name: str(path) for name, path in tensors(loop.state, prepared).items()}
+    trials = {}
+    for name, job in stored.items():
+        moved = {**job, **places, "folder": str(folder / TRIALS / Path(job["folder"]).name)}
+        task = TrainingJob.from_json(moved)
+        result = read_finished(task)
+        if result is not None:
+            trials[name] = FinishedTrial(task, result)
+    return trials
+
+
+def family_rows(
+    families: list[dict[str, Any]], trials: Mapping[str, FinishedTrial], loop: Loop
+) -> list[dict[str, Any]]:
     """Return a row for each family that the search chose from, with what it reached and cost.
 
     The test figures are those of the best trial's model as it is, without refit or bag. They are measured here, after
-    the verdict and the promotion, so that nothing can be decided by them. Where the models are not on this machine,
-    the rows have none.
+    the verdict and the promotion, so that nothing can be decided by them.
+
+    Args:
+        families: As the search left them.
+        trials: Those whose models are on this machine; the other rows have no test figure.
+        loop: Its pool measures.
     """
-    families = inputs["search"].result.get("families", [])
-    on_test = _on_test(loop, inputs) if families else {}
+    jobs = {
+        family["family"]: trials[family["family"]].job.as_json() for family in families if family["family"] in trials
+    }
+    reference = "models.export.validation_scores:scores_on_test"
+    on_test: dict[str, list[float]] = loop.rank_pool.call(reference, jobs=jobs) if jobs else {}
     return [_row(family, on_test) for family in families]
+
+
+def without_other_columns(
+    trials: Mapping[str, FinishedTrial], preparation: Preparation, metric: str, sign: int
+) -> tuple[dict[str, str], list[str]]:
+    """Return what the linear model of series reached with the other columns and without, and what to try then.
+
+    Args:
+        trials: The search's.
+        preparation: Of the data.
+        metric: The goal's name.
+        sign: 1 where more of it is better, -1 where less is.
+
+    Returns:
+        A fact for the card, none where there are no other columns, and a sentence if it is better without them.
+    """
+    reached = next((values for trial in trials.values() if (values := trial.result.environment.get(COMPANIONS))), None)
+    if reached is None:
+        return {}, []
+    figures = (
+        f"{metric} {readable(reached['without'])} without the other columns, {readable(reached['with'])} with them"
+    )
+    fact = {"linear model on validation": figures}
+    if sign * (reached["without"] - reached["with"]) <= 0:
+        return fact, []
+    kept = {preparation.target.name, *preparation.required_window.known_future}
+    others = [part.column for part in preparation.numeric if part.column not in kept]
+    cure = f"data.features.drop: [{', '.join(others)}]"
+    return fact, [f"On validation the linear model reached {figures}. Nets and trees read them: try {cure}."]
 
 
 def _row(family: dict[str, Any], on_test: dict[str, list[float]]) -> dict[str, Any]:
@@ -43,25 +107,3 @@ def _with_error(value: float, error: float) -> str | None:
     if not math.isfinite(value):
         return None
     return f"{readable(value)} ± {readable(error, 2)}" if math.isfinite(error) else readable(value)
-
-
-def _on_test(loop: Loop, inputs: Inputs) -> dict[str, list[float]]:
-    """Return the scores of the finished models by family, as `scores_on_test` does; none that are on no disk here."""
-    prepared, folder = inputs["prepare"], inputs["search"].folder
-    places = {
-        "prepared": str(prepared.folder),
-        "project": str(loop.project.folder),
-        "tensors": {name: str(path) for name, path in tensors(loop.state, prepared).items()},
-    }
-    stored: dict[str, dict[str, Any]] = read_json(folder / FAMILIES_FILE) or {}
-    jobs = {
-        name: {**job, **places, "folder": str(folder / TRIALS / Path(job["folder"]).name)}
-        for name, job in stored.items()
-    }
-    finished = {name: job for name, job in jobs.items() if read_finished(TrainingJob.from_json(job)) is not None}
-    if not finished:
-        return {}
-    scores: dict[str, list[float]] = loop.rank_pool.call(
-        "models.export.validation_scores:scores_on_test", jobs=finished
-    )
-    return scores

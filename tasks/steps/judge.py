@@ -103,6 +103,19 @@ def weighing(spec: Spec) -> str:
     return ", or ".join([*cures, "a larger share of their rows in the source"][:2])
 
 
+def class_rows(prepared: Path, preparation: Preparation) -> dict[str, Any]:
+    """Return the names and the training rows of the classes as fields of the evidence; empty where rows have no one."""
+    import numpy as np
+
+    from models.data import feeds
+
+    names = preparation.target.class_names
+    target = feeds.targets(prepared, "train") if TASKS[preparation.task].has_classes and names else None
+    if target is None or target.ndim > 1:
+        return {}
+    return {"class_names": names, "class_rows": np.bincount(target.astype(np.int64), minlength=len(names)).tolist()}
+
+
 def reasons_to_wait(rival: Rival, prepared: Path, preparation: Preparation, equal: EqualRows | None) -> dict[str, Any]:
     """Return the evidence for which a first model waits for a person; none of a model that is the champion by now.
 
@@ -205,6 +218,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
         ),
         outputs=preparation.target.outputs,
         positive=preparation.target.positive,
+        **class_rows(prepared, preparation),
         **reasons_to_wait(rival, prepared, preparation, EqualRows.model_validate(equal) if equal else None),
     )
     return with_clusters(evidence, prepared, preparation, loop.spec), against.known

@@ -43,9 +43,10 @@ class Place:
 
 
 AFTER_PREPARE = dict.fromkeys(
-    ("search", "train", "export", "tensors", "backtest train", "backtest export"),
+    ("search", "train", "export", "card", "tensors", "backtest train", "backtest export"),
     "it reads the rows that `prepare` left, of models.data.unlabelled too",
 )
+SCORES_ALONE = "it scores models that are finished, and trains none"
 OF_A_MODEL = "the key of its model, a part of it, sees the code"
 PERIOD = {
     "backtest predictions": OF_A_MODEL,
@@ -70,15 +71,13 @@ PLACES = {
     ),
     "models/inputs/nodes.py": Place(("NODES", "write_nodes", "opsets_of"), modules=(INPUT_NODES,)),
     "models/metrics/own_metric.py": Place(("metric_of",), ("goal.metric",)),
-    "models/nets/build.py": Place(
-        ("build_net", "draft_net"), ("model.net",), apart={"card": "it reads the states of checkpoints, and no weights"}
+    "models/nets/build.py": Place(("build_net", "draft_net"), ("model.net",)),
+    "models/nets/catalogue.py": Place(("net_name",), ("model.net",)),
+    "models/training/batches/own_augment.py": Place(
+        ("OwnAugmentation",), ("train.augment.function",), apart={"card": SCORES_ALONE}
     ),
-    "models/nets/catalogue.py": Place(
-        ("net_name",), ("model.net",), apart={"card": "it says whether a net is chosen, and builds none"}
-    ),
-    "models/training/batches/own_augment.py": Place(("OwnAugmentation",), ("train.augment.function",)),
     "models/training/rank.py": Place(("run_job",), ("model.net",)),
-    "models/training/optimisation/losses.py": Place(("make_loss",), ("train.loss",)),
+    "models/training/optimisation/losses.py": Place(("make_loss",), ("train.loss",), apart={"card": SCORES_ALONE}),
     "models/sources/own.py": Place(("scheme_of",), ("data.source",)),
 }
 NO_RESULT = {
@@ -293,4 +292,4 @@ def test_compiled_code_of_an_installed_package_counts_by_its_version(
     monkeypatch.syspath_prepend(str(tmp_path / "site-packages"))
     cache = cache_of(project, {"target": "y"}, model={"net": "compiled_net.net:build"})
     runs_it = {step.name for step in STEPS if cache.own_parts(step).get("library:compiled_net") == "1.2"}
-    assert runs_it == {"search", "train", "export"}
+    assert runs_it == {"search", "train", "export", "card"}

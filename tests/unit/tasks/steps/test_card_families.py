@@ -6,11 +6,16 @@ from typing import Any
 
 import pytest
 
+from models.data.preparation import TargetEncoding
 from models.files import write_json
+from models.inputs.numeric.record import NumericInput
 from models.project_spec.blocks import Model, Train
-from models.training.job import TrainingJob
+from models.project_spec.window import Window
+from models.training.job import COMPANIONS, TrainingJob, TrainingResult
 from tasks.steps import card_families
+from tasks.steps.card_families import FinishedTrial, family_rows, finished_trials, without_other_columns
 from tasks.steps.search import FAMILIES_FILE
+from tests.finished_jobs import table_preparation
 
 FAMILIES = [
     {"family": "trees", "trials": 2, "value": 0.91234, "device_seconds": 1.2345, "outcome": "chosen"},
@@ -19,11 +24,13 @@ FAMILIES = [
 ]
 
 
-@pytest.mark.parametrize("is_here", [True, False])
-def test_a_family_has_its_figure_on_test_where_its_model_is_here(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_here: bool
-) -> None:
-    jobs = {
+def number(name: str) -> NumericInput:
+    return NumericInput(name=name, fill=0)
+
+
+def jobs_elsewhere(*names: str) -> dict[str, Any]:
+    """The jobs of families as a search on another machine left them."""
+    return {
         name: TrainingJob(
             folder=Path("/elsewhere", name),
             prepared=Path("/elsewhere"),
@@ -34,13 +41,18 @@ def test_a_family_has_its_figure_on_test_where_its_model_is_here(
             metric="accuracy",
             direction="maximize",
         ).as_json()
-        for name in ("trees", "linear")
+        for name in names
     }
-    write_json(tmp_path / FAMILIES_FILE, jobs)
+
+
+def test_a_family_has_its_figure_on_test_where_its_model_is_here(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_json(tmp_path / FAMILIES_FILE, jobs_elsewhere("trees", "linear"))
     (tmp_path / "trials" / "trees").mkdir(parents=True)
 
-    def read_finished(job: TrainingJob) -> bool | None:
-        return True if is_here and job.folder.exists() else None
+    def read_finished(job: TrainingJob) -> TrainingResult | None:
+        return TrainingResult(best_epoch=1, value=0.9, epochs=[]) if job.folder.exists() else None
 
     def call(reference: str, jobs: dict[str, Any]) -> dict[str, list[float]]:
         assert {job["prepared"] for job in jobs.values()} == {str(tmp_path)}
@@ -52,16 +64,39 @@ def test_a_family_has_its_figure_on_test_where_its_model_is_here(
     loop: Any = SimpleNamespace(
         project=SimpleNamespace(folder=tmp_path), state=tmp_path, rank_pool=SimpleNamespace(call=call)
     )
-    step = SimpleNamespace(folder=tmp_path, result={"families": FAMILIES})
+    step = SimpleNamespace(folder=tmp_path)
     inputs: Any = {"prepare": step, "search": step}
-    rows = card_families.family_rows(loop, inputs)
-    on_test = [row.get("on test", "no column") for row in rows]
-    assert on_test == (["0.8765 ± 0.012", None, None] if is_here else ["no column"] * 3)
+    trials = finished_trials(loop, inputs)
+    assert set(trials) == {"trees"}
+    rows = family_rows(FAMILIES, trials, loop)
+    assert [row["on test"] for row in rows] == ["0.8765 ± 0.012", None, None]
     assert [row["best on validation"] for row in rows] == ["0.9123", "0.8", "none"]
+    assert all("on test" not in row for row in family_rows(FAMILIES, {}, loop))
 
 
 def test_a_search_of_one_net_has_no_families(tmp_path: Path) -> None:
-    step = SimpleNamespace(folder=tmp_path, result={"trials": 3})
-    inputs: Any = {"prepare": step, "search": step}
-    loop: Any = None
-    assert card_families.family_rows(loop, inputs) == []
+    inputs: Any = dict.fromkeys(("prepare", "search"), SimpleNamespace(folder=tmp_path))
+    loop: Any = SimpleNamespace(project=SimpleNamespace(folder=tmp_path))
+    assert finished_trials(loop, inputs) == {}
+    assert family_rows([], {}, loop) == []
+
+
+@pytest.mark.parametrize(("without", "is_step"), [(224.6, True), (280.0, False)])
+def test_a_series_says_what_it_reached_without_the_other_columns(without: float, is_step: bool) -> None:
+    job = TrainingJob.from_json(jobs_elsewhere("linear")["linear"])
+    result = TrainingResult(
+        best_epoch=1, value=224.6, epochs=[], environment={COMPANIONS: {"with": 263.7, "without": without}}
+    )
+    preparation = table_preparation().model_copy(
+        update={
+            "kind": "series",
+            "window": Window(length=8, known_future=["promo"]),
+            "inputs": [*map(number, ("sold", "rate", "promo")), NumericInput(name="promo_h1", fill=0, source="promo")],
+            "target": TargetEncoding(name="sold"),
+        }
+    )
+    trials = {"linear": FinishedTrial(job, result)}
+    fact, steps = without_other_columns(trials, preparation, "mae", -1)
+    assert fact == {"linear model on validation": f"mae {without:g} without the other columns, 263.7 with them"}
+    assert [step.endswith("try data.features.drop: [rate].") for step in steps] == [True] * is_step
+    assert without_other_columns({}, preparation, "mae", -1) == ({}, [])
