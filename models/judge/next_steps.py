@@ -67,7 +67,7 @@ def _of_class(verdict: Verdict) -> str:
         f"{recall.value:.0%} ({recall.low:.0%} to {recall.high:.0%}) of its {worst.num_samples:,} test rows are found"
     )
     gap = (
-        f"Class {worst.name} holds {verdict.metric} down: {found}, of the others' {worst.others:.0%}. Were it found as "
+        f"Class {worst.name} holds {verdict.metric} down: {caught}, of the others' {worst.others:.0%}. Were it found as "
         f"often, {verdict.metric} would be {readable(goal)}, and not {readable(verdict.challenger.value)}"
     )
     trained = sorted(other.num_trained for other in verdict.classes if other is not worst and other.num_trained)

@@ -85,8 +85,8 @@ def without_other_columns(
     fact = {"linear model on validation": figures}
     if sign * (reached["without"] - reached["with"]) <= 0:
         return fact, []
-    kept = {preparation.target.name, *preparation.required_window.known_future}
-    others = [part.column for part in preparation.numeric if part.column not in kept]
+    needed = {preparation.target.name, *preparation.required_window.known_future}
+    others = [part.column for part in preparation.numeric if part.column not in needed]
     cure = f"data.features.drop: [{', '.join(others)}]"
     return fact, [f"On validation the linear model reached {figures}. Nets and trees read them: try {cure}."]
 
