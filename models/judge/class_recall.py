@@ -6,7 +6,6 @@ import numpy as np
 
 from models.judge.evidence import Evidence
 from models.judge.verdict import ClassRecall, Estimate
-from models.kinds.task import TASKS
 from models.metrics.classification import predicted_class
 from models.metrics.metrics import Array, Metric
 
@@ -22,19 +21,15 @@ def class_recalls(evidence: Evidence, metric: Metric, confidence: float) -> list
         metric: That of the goal; what it would be is only measured for a metric of decisions.
         confidence: Of the intervals.
     """
-    if not TASKS[evidence.task].has_classes or not evidence.class_names:
+    if not evidence.class_names:
         return []
     predicted, true = predicted_class(evidence.decided), evidence.target.astype(np.int64)
-    hit, weights = predicted == true, _weights(evidence, metric)
+    hit, weights = predicted == true, np.ones(len(true))
+    if evidence.weights is not None and metric.takes_weights:
+        weights = evidence.weights
     recalls = [_recall(evidence, index, hit, predicted, weights, confidence) for index in np.unique(true).tolist()]
     lowest = sorted(recalls, key=lambda recall: recall.recall.value or 0.0)[:MOST_CLASSES]
     return [_with_goal(recall, evidence, metric, hit) for recall in lowest]
-
-
-def _weights(evidence: Evidence, metric: Metric) -> Array:
-    if evidence.weights is None or not metric.takes_weights:
-        return np.ones(len(evidence.target))
-    return evidence.weights
 
 
 def _recall(

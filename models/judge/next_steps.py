@@ -63,12 +63,12 @@ def _of_class(verdict: Verdict) -> str:
     goal, recall = worst.goal or 0.0, worst.recall
     if verdict.sign * (goal - verdict.challenger.value) <= 0:
         return ""
-    found = (
+    caught = (
         f"{recall.value:.0%} ({recall.low:.0%} to {recall.high:.0%}) of its {worst.num_samples:,} test rows are found"
     )
     gap = (
-        f"Class {worst.name} holds {verdict.metric} down: {caught}, of the others' {worst.others:.0%}. Were it found as "
-        f"often, {verdict.metric} would be {readable(goal)}, and not {readable(verdict.challenger.value)}"
+        f"Class {worst.name} holds {verdict.metric} down: {caught}, of the others' {worst.others:.0%}. Were it found "
+        f"as often, {verdict.metric} would be {readable(goal)}, and not {readable(verdict.challenger.value)}"
     )
     trained = sorted(other.num_trained for other in verdict.classes if other is not worst and other.num_trained)
     if worst.num_trained is not None and trained and worst.num_trained < (middle := trained[len(trained) // 2]):

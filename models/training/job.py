@@ -29,8 +29,8 @@ FIRST_FIT, REFIT = "first-fit", "refit"
 LONGER = "longer training"
 """The key of a step's result with the sentence about nets whose score still rose."""
 COMPANIONS = "other columns"
-"""In the environment of a linear model of series: what it reaches on validation `with` the columns beside the target,
-and `without` them."""
+"""In the environment of a linear model of series: what it reaches on validation `with` the columns beside the target
+and `without`, and those `columns` of which nothing is known beforehand."""
 
 Stage = Literal["train", "pretrain", "teacher"]
 FoldBy = Literal["random", "blocks", "groups"]

@@ -83,8 +83,13 @@ def _fit(job: TrainingJob, report: Report, restarts: int, family: _Family) -> Tr
     net = build_net(job.model, Sizes.of(fit.preparation, job.model.net), job.project)
     chosen: dict[str, Any] = {}
     if isinstance(net, LinearWindow):
-        fits = family.fits(net, fit.train, _Tried.of(fit.preparation, fit.metric.name, l2), job.refit)
+        tried = _Tried.of(fit.preparation, fit.metric.name, l2)
+        fits = family.fits(net, fit.train, tried, job.refit)
         chosen = _fit_windows(net, fits, job.direction, lambda: fit.scored(net)[0].goal, lambda: fit.goals(net))
+        if COMPANIONS in chosen:
+            needed = {fit.preparation.target.name, *fit.preparation.required_window.known_future}
+            columns = [part.column for part in tried.inputs if part.column not in needed]
+            chosen[COMPANIONS]["columns"] = columns
         train_loss = evaluate(net, fit.train, fit.losses.train)[1]
     else:
         train_loss = minimise(cast("Linear", net), fit.train, fit.losses.train, l2[0], iterations)
@@ -121,7 +126,9 @@ def _fit_windows(
             best = alternative
     net.load_state_dict(best.state)
     settings = {"l2": best.l2, "is_scaled": best.is_scaled, "has_companions": best.has_companions}
-    return {**settings, COMPANIONS: {"with": bests[True][1], "without": bests[False][1]}} if alternatives else settings
+    if not alternatives:
+        return settings
+    return {**settings, COMPANIONS: {"with": bests[True][1], "without": bests[False][1]}}
 
 
 class _WindowFit(NamedTuple):

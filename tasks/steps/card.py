@@ -78,8 +78,9 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
     preparation = Preparation.load(inputs["export"].folder)
     trained, search, exported, outcome = (inputs[name].result for name in ("train", "search", "export", "promote"))
     number, folds = outcome["version"], search.get("params", {}).get(f"model.{FOLDS}", 0)
-    judged_on, trials = JUDGED_ON[bool(folds)], finished_trials(loop, inputs)
-    companions, further_steps = without_other_columns(trials, preparation, judged.metric, judged.sign)
+    judged_on = JUDGED_ON[bool(folds)]
+    trials = finished_trials(inputs["prepare"], inputs["search"].folder, loop.state, loop.project.folder)
+    companions, further_steps = without_other_columns(trials, judged.metric, judged.sign)
     return Card(
         project=loop.spec.name,
         verdict=judged,
@@ -99,7 +100,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         importances=_importances(inputs),
         quantiles=quantiles(exported.get("quantile_shifts", {}), judged_on),
         search={**{key: value for key, value in search.items() if key not in _NOT_FACTS}, **companions},
-        families=family_rows(search.get("families", []), trials, loop),
+        families=family_rows(search.get("families", []), trials, loop.rank_pool),
         provenance=_provenance(loop, trained, search),
         samples=_samples(exported),
         variants=[VariantMeasurement.model_validate(variant) for variant in exported["variants"]],

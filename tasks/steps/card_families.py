@@ -7,13 +7,13 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from models.data.preparation import Preparation
 from models.files import read_json
 from models.readable import readable
 from models.training.checkpoints.finished import read_finished
 from models.training.job import COMPANIONS, TrainingJob, TrainingResult
+from tasks.loop.inputs import Input
 from tasks.loop.jobs import tensors
-from tasks.loop.loop import Inputs, Loop
+from tasks.ranks.rank_pool import RankPool
 from tasks.steps.search import FAMILIES_FILE, TRIALS
 
 
@@ -24,16 +24,21 @@ class FinishedTrial(NamedTuple):
     result: TrainingResult
 
 
-def finished_trials(loop: Loop, inputs: Inputs) -> dict[str, FinishedTrial]:
-    """Return the best trials of a search over families, by family; none whose models are not on this machine."""
-    prepared, folder = inputs["prepare"], inputs["search"].folder
-    stored: dict[str, dict[str, Any]] = read_json(folder / FAMILIES_FILE) or {}
-    places = {"prepared": str(prepared.folder), "project": str(loop.project.folder)}
-    if stored:
-        places["tensors"] = {name: str(path) for name, path in tensors(loop.state, prepared).items()}
+def finished_trials(prepared: Input, searched: Path, state: Path, project: Path) -> dict[str, FinishedTrial]:
+    """Return the best trials of a search over families, by family; none whose models are not on this machine.
+
+    Args:
+        prepared: The data.
+        searched: The folder of the search.
+        state: The folder of the project's state.
+        project: The project's folder.
+    """
+    stored: dict[str, dict[str, Any]] = read_json(searched / FAMILIES_FILE) or {}
+    files = {name: str(path) for name, path in tensors(state, prepared).items()} if stored else {}
+    places = {"prepared": str(prepared.folder), "project": str(project), "tensors": files}
     trials = {}
     for name, job in stored.items():
-        moved = {**job, **places, "folder": str(folder / TRIALS / Path(job["folder"]).name)}
+        moved = {**job, **places, "folder": str(searched / TRIALS / Path(job["folder"]).name)}
         task = TrainingJob.from_json(moved)
         result = read_finished(task)
         if result is not None:
@@ -42,7 +47,7 @@ def finished_trials(loop: Loop, inputs: Inputs) -> dict[str, FinishedTrial]:
 
 
 def family_rows(
-    families: list[dict[str, Any]], trials: Mapping[str, FinishedTrial], loop: Loop
+    families: list[dict[str, Any]], trials: Mapping[str, FinishedTrial], pool: RankPool
 ) -> list[dict[str, Any]]:
     """Return a row for each family that the search chose from, with what it reached and cost.
 
@@ -52,24 +57,23 @@ def family_rows(
     Args:
         families: As the search left them.
         trials: Those whose models are on this machine; the other rows have no test figure.
-        loop: Its pool measures.
+        pool: It measures.
     """
     jobs = {
         family["family"]: trials[family["family"]].job.as_json() for family in families if family["family"] in trials
     }
     reference = "models.export.validation_scores:scores_on_test"
-    on_test: dict[str, list[float]] = loop.rank_pool.call(reference, jobs=jobs) if jobs else {}
+    on_test: dict[str, list[float]] = pool.call(reference, jobs=jobs) if jobs else {}
     return [_row(family, on_test) for family in families]
 
 
 def without_other_columns(
-    trials: Mapping[str, FinishedTrial], preparation: Preparation, metric: str, sign: int
+    trials: Mapping[str, FinishedTrial], metric: str, sign: int
 ) -> tuple[dict[str, str], list[str]]:
     """Return what the linear model of series reached with the other columns and without, and what to try then.
 
     Args:
         trials: The search's.
-        preparation: Of the data.
         metric: The goal's name.
         sign: 1 where more of it is better, -1 where less is.
 
@@ -85,9 +89,7 @@ def without_other_columns(
     fact = {"linear model on validation": figures}
     if sign * (reached["without"] - reached["with"]) <= 0:
         return fact, []
-    needed = {preparation.target.name, *preparation.required_window.known_future}
-    others = [part.column for part in preparation.numeric if part.column not in needed]
-    cure = f"data.features.drop: [{', '.join(others)}]"
+    cure = f"data.features.drop: [{', '.join(reached['columns'])}]"
     return fact, [f"On validation the linear model reached {figures}. Nets and trees read them: try {cure}."]
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -103,14 +103,13 @@ def weighing(spec: Spec) -> str:
     return ", or ".join([*cures, "a larger share of their rows in the source"][:2])
 
 
-def class_rows(prepared: Path, preparation: Preparation) -> dict[str, Any]:
+def class_rows(prepared: Path, names: Sequence[str]) -> dict[str, Any]:
     """Return the names and the training rows of the classes as fields of the evidence; empty where rows have no one."""
     import numpy as np
 
     from models.data import feeds
 
-    names = preparation.target.class_names
-    target = feeds.targets(prepared, "train") if TASKS[preparation.task].has_classes and names else None
+    target = feeds.targets(prepared, "train") if names else None
     if target is None or target.ndim > 1:
         return {}
     return {"class_names": names, "class_rows": np.bincount(target.astype(np.int64), minlength=len(names)).tolist()}
@@ -218,7 +217,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
         ),
         outputs=preparation.target.outputs,
         positive=preparation.target.positive,
-        **class_rows(prepared, preparation),
+        **class_rows(prepared, preparation.target.class_names),
         **reasons_to_wait(rival, prepared, preparation, EqualRows.model_validate(equal) if equal else None),
     )
     return with_clusters(evidence, prepared, preparation, loop.spec), against.known

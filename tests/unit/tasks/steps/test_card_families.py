@@ -6,26 +6,18 @@ from typing import Any
 
 import pytest
 
-from models.data.preparation import TargetEncoding
 from models.files import write_json
-from models.inputs.numeric.record import NumericInput
 from models.project_spec.blocks import Model, Train
-from models.project_spec.window import Window
 from models.training.job import COMPANIONS, TrainingJob, TrainingResult
 from tasks.steps import card_families
 from tasks.steps.card_families import FinishedTrial, family_rows, finished_trials, without_other_columns
 from tasks.steps.search import FAMILIES_FILE
-from tests.finished_jobs import table_preparation
 
 FAMILIES = [
     {"family": "trees", "trials": 2, "value": 0.91234, "device_seconds": 1.2345, "outcome": "chosen"},
     {"family": "linear", "trials": 1, "value": 0.8, "device_seconds": 0.1, "outcome": "not chosen"},
     {"family": "mlp", "trials": 1, "value": None, "device_seconds": 0.1, "outcome": "failed"},
 ]
-
-
-def number(name: str) -> NumericInput:
-    return NumericInput(name=name, fill=0)
 
 
 def jobs_elsewhere(*names: str) -> dict[str, Any]:
@@ -61,42 +53,34 @@ def test_a_family_has_its_figure_on_test_where_its_model_is_here(
 
     monkeypatch.setattr(card_families, "read_finished", read_finished)
     monkeypatch.setattr(card_families, "tensors", lambda state, prepared: {"test": tmp_path / "test.safetensors"})
-    loop: Any = SimpleNamespace(
-        project=SimpleNamespace(folder=tmp_path), state=tmp_path, rank_pool=SimpleNamespace(call=call)
-    )
-    step = SimpleNamespace(folder=tmp_path)
-    inputs: Any = {"prepare": step, "search": step}
-    trials = finished_trials(loop, inputs)
+    pool: Any = SimpleNamespace(call=call)
+    prepared: Any = SimpleNamespace(folder=tmp_path)
+    trials = finished_trials(prepared, tmp_path, tmp_path, tmp_path)
     assert set(trials) == {"trees"}
-    rows = family_rows(FAMILIES, trials, loop)
+    rows = family_rows(FAMILIES, trials, pool)
     assert [row["on test"] for row in rows] == ["0.8765 ± 0.012", None, None]
     assert [row["best on validation"] for row in rows] == ["0.9123", "0.8", "none"]
-    assert all("on test" not in row for row in family_rows(FAMILIES, {}, loop))
+    assert all("on test" not in row for row in family_rows(FAMILIES, {}, pool))
 
 
 def test_a_search_of_one_net_has_no_families(tmp_path: Path) -> None:
-    inputs: Any = dict.fromkeys(("prepare", "search"), SimpleNamespace(folder=tmp_path))
-    loop: Any = SimpleNamespace(project=SimpleNamespace(folder=tmp_path))
-    assert finished_trials(loop, inputs) == {}
-    assert family_rows([], {}, loop) == []
+    prepared: Any = SimpleNamespace(folder=tmp_path)
+    pool: Any = None
+    assert finished_trials(prepared, tmp_path, tmp_path, tmp_path) == {}
+    assert family_rows([], {}, pool) == []
 
 
 @pytest.mark.parametrize(("without", "is_step"), [(224.6, True), (280.0, False)])
 def test_a_series_says_what_it_reached_without_the_other_columns(without: float, is_step: bool) -> None:
     job = TrainingJob.from_json(jobs_elsewhere("linear")["linear"])
     result = TrainingResult(
-        best_epoch=1, value=224.6, epochs=[], environment={COMPANIONS: {"with": 263.7, "without": without}}
-    )
-    preparation = table_preparation().model_copy(
-        update={
-            "kind": "series",
-            "window": Window(length=8, known_future=["promo"]),
-            "inputs": [*map(number, ("sold", "rate", "promo")), NumericInput(name="promo_h1", fill=0, source="promo")],
-            "target": TargetEncoding(name="sold"),
-        }
+        best_epoch=1,
+        value=224.6,
+        epochs=[],
+        environment={COMPANIONS: {"with": 263.7, "without": without, "columns": ["rate"]}},
     )
     trials = {"linear": FinishedTrial(job, result)}
-    fact, steps = without_other_columns(trials, preparation, "mae", -1)
+    fact, steps = without_other_columns(trials, "mae", -1)
     assert fact == {"linear model on validation": f"mae {without:g} without the other columns, 263.7 with them"}
     assert [step.endswith("try data.features.drop: [rate].") for step in steps] == [True] * is_step
-    assert without_other_columns({}, preparation, "mae", -1) == ({}, [])
+    assert without_other_columns({}, "mae", -1) == ({}, [])
