@@ -16,7 +16,7 @@ from models.project_spec.blocks import Model, Train
 from models.training import linear
 from models.training.batches.example_set import TableSet
 from models.training.batches.examples import open_examples
-from models.training.job import WEIGHTS_FILE, TrainingJob
+from models.training.job import COMPANIONS, WEIGHTS_FILE, TrainingJob
 from models.training.linear import fit_linear
 from models.training.rank import run_job
 
@@ -129,7 +129,10 @@ def _ridge(windows, l2):
 def test_series_have_the_forecast_of_ridge_regression_on_the_window_less_its_end(series_job):
     value = run_job(series_job).value
     free = series_job.model_copy(update={"folder": series_job.project / "free", "model": Model(net="linear")})
-    assert run_job(free).value <= value
+    assert (result := run_job(free)).value <= value
+    reached = result.environment[COMPANIONS]
+    assert min(reached["with"], reached["without"]) == pytest.approx(result.value, rel=0.1)
+    assert reached["columns"] == [part.name for part in Preparation.load(free.prepared).numeric[1:]]
     train, unseen = _windows(series_job)
     forecast = unseen.last + _ridge(train, 0.5).predict(unseen.inputs)
     assert not load_file(series_job.folder / WEIGHTS_FILE)["is_scaled"]
