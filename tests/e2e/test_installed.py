@@ -203,7 +203,8 @@ def test_a_loop_a_platform_and_a_server_load_our_packages_alone(installed: Insta
     spec.write_text(f"{spec.read_text()}\nserve: {{up: true}}\n")
     installed("run", "churn").ok()
     first = status_of(installed)["loop_id"]
-    assert not [path for path in new_files(installed) if ".loopline" in path or "/data/" in path or path == ".env"]
+    private = (".loopline/", ".env", ".dvc/cache/", "projects/churn/data/")
+    assert not [path for path in new_files(installed) if path.startswith(private)]
     try:
         installed("up", *(f"--port={name}=0" for name in ("prefect", "mlflow", "overview", "optuna", "serve"))).ok()
         installed("trigger", "churn", "--reason", "a test").ok()
