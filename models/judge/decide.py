@@ -166,7 +166,7 @@ def _every_metric(evidence: Evidence, metric: Metric, result: ResampledMetrics) 
 def _outputs(
     evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int, clusters: Array | None
 ) -> list[OutputFigures]:
-    """Return the figures of each output, of the challenger and the champion, and of each horizon the goal's metric."""
+    """Return the figures of each output, of all models, and of each horizon the goal's metric."""
     goal = horizon_estimates(
         metric,
         evidence.outputs,
@@ -177,7 +177,7 @@ def _outputs(
         seed,
         clusters,
     )
-    figures = {name: _figures(evidence, name) for name in ("challenger", "champion") if name in evidence.models}
+    figures = {name: _figures(evidence, name) for name in evidence.models}
     horizon_of = {place: name for name, places in by_horizon(evidence.outputs).items() for place in places}
     return [
         OutputFigures(
@@ -187,6 +187,7 @@ def _outputs(
             goal=goal.get(horizon_of[place]),
             challenger=figures["challenger"][output.name],
             champion=figures["champion"][output.name] if "champion" in figures else {},
+            baseline=figures["baseline"][output.name] if "baseline" in figures else {},
         )
         for place, output in enumerate(evidence.outputs)
     ]

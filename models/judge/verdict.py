@@ -70,6 +70,7 @@ class OutputFigures(FrozenModel):
     goal: Estimate | None = Field(None, description="The goal's metric of the challenger at this horizon alone.")
     challenger: dict[str, Number]
     champion: dict[str, Number] = Field(default_factory=dict)
+    baseline: dict[str, Number] = Field(default_factory=dict, description="Of the trivial baseline, or naive forecast.")
 
 
 class ClassRecall(FrozenModel):

@@ -80,7 +80,8 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
     number, folds = outcome["version"], search.get("params", {}).get(f"model.{FOLDS}", 0)
     judged_on = JUDGED_ON[bool(folds)]
     trials = finished_trials(inputs["prepare"], inputs["search"].folder, loop.state, loop.project.folder)
-    companions, further_steps = without_other_columns(trials, judged.metric, judged.sign)
+    environments = [trained.get("environment", {}), *(trial.result.environment for trial in trials.values())]
+    companions, further_steps = without_other_columns(environments, judged.metric, judged.sign)
     return Card(
         project=loop.spec.name,
         verdict=judged,

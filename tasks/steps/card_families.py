@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -68,19 +68,19 @@ def family_rows(
 
 
 def without_other_columns(
-    trials: Mapping[str, FinishedTrial], metric: str, sign: int
+    environments: Iterable[Mapping[str, Any]], metric: str, sign: int
 ) -> tuple[dict[str, str], list[str]]:
     """Return what the linear model of series reached with the other columns and without, and what to try then.
 
     Args:
-        trials: The search's.
+        environments: Of the results of trainings; the first linear one counts that tried both.
         metric: The goal's name.
         sign: 1 where more of it is better, -1 where less is.
 
     Returns:
         A fact for the card, none where there are no other columns, and a sentence if it is better without them.
     """
-    reached = next((values for trial in trials.values() if (values := trial.result.environment.get(COMPANIONS))), None)
+    reached = next((facts[COMPANIONS] for facts in environments if COMPANIONS in facts), None)
     if reached is None:
         return {}, []
     figures = (

@@ -3,6 +3,7 @@
 import numpy as np
 import pytest
 
+from models.data.target_encoding import OutputColumn
 from models.errors import DataError, UsageError
 from models.judge.baseline import trivial_baseline
 from models.judge.decide import judge, replay
@@ -256,3 +257,17 @@ def test_a_weight_counts_like_so_many_equal_examples():
     for name, values in verdicts[0].metrics.items():
         assert values["challenger"] == pytest.approx(verdicts[1].metrics[name]["challenger"], abs=1e-9), name
     assert "weights" in weighted.digests()
+
+
+def test_each_lead_time_has_the_figures_of_all_models_and_an_interval():
+    rng, leads = np.random.default_rng(0), np.array([1.0, 2.0])
+    target = rng.normal(size=(200, 2))
+    outputs = [OutputColumn(name=f"h{ahead}", column=f"h{ahead}", horizon=ahead) for ahead in (1, 2)]
+    ours, theirs, naive = (target + scale * leads * rng.normal(size=(200, 2)) for scale in (0.5, 0.6, 1.0))
+    rows = Evidence(
+        "regression", target, ours, champion=theirs, baseline=naive, outputs=outputs, clusters=np.arange(200) // 5
+    )
+    near, far = judge(rows, Judge(), METRICS["mae"].of(outputs)).outputs
+    assert near.challenger["mae"] < near.champion["mae"] < near.baseline["mae"] < far.baseline["mae"]
+    assert near.goal.low < near.challenger["mae"] < near.goal.high < far.goal.low
+    assert near.goal.value == pytest.approx(np.abs(target - ours)[:, 0].mean())

@@ -276,3 +276,44 @@ def test_rows_that_another_model_knows_are_found_again_in_whatever_order_they_co
     assert not is_known(tmp_path / "prepared", known).any()
     prepared(table, tmp_path, split={"seed": 1})
     assert 0.5 < is_known(tmp_path / "prepared", known).mean() < 1
+
+
+def sums(noise, leads):
+    """The errors of forecasts some steps ahead from every origin: sums of what is new in these steps, (origin, lead)."""
+    num, ahead = len(noise) - leads, range(1, leads + 1)
+    return np.stack([np.convolve(noise, np.ones(lead), "valid")[:num] / lead**0.5 for lead in ahead], axis=1)
+
+
+@pytest.mark.parametrize(
+    ("num", "leads", "phi", "repeats"),
+    [
+        (86, 12, 0.8, 150),
+        *(
+            pytest.param(*row, 1000, marks=pytest.mark.soak)
+            for row in ((86, 6, 0.5), (250, 12, 0.8), (600, 12, 0.9), (600, 24, 0.95))
+        ),
+    ],
+)
+def test_origins_whose_forecasts_overlap_are_no_independent_examples(num, leads, phi, repeats):
+    """Two models with common errors, and each its own, which last and overlap: neither is better."""
+    random, better, passed, better_by_rows = np.random.default_rng(7), 0, 0, 0
+    for repeat in range(repeats):
+        common, *noises = random.normal(size=(5, num + leads))
+        lasting = [lfilter([(1 - phi**2) ** 0.5], [1, -phi], noise)[leads:, None] for noise in noises[:2]]
+        ours, theirs = (
+            sums(common, leads) + 0.4 * own + 0.4 * sums(noise, leads)
+            for own, noise in zip(lasting, noises[2:], strict=True)
+        )
+        rows = Evidence("regression", np.zeros((num, leads)), ours, champion=theirs)
+        blocks = joined(rows, np.arange(num), max(leads, round(num ** (1 / 3))))
+        losses = {"challenger": np.abs(ours).mean(axis=1), "champion": np.abs(theirs).mean(axis=1)}
+        by_block, by_row = (
+            resample_models(METRICS["mae"], np.zeros(num), losses, 200, repeat, clusters) for clusters in (blocks, None)
+        )
+        better += by_block.difference("champion", Threshold(0.0, strict=True), 0.95).reached
+        better_by_rows += by_row.difference("champion", Threshold(0.0, strict=True), 0.95).reached
+        margin = by_block.resolvable_loss("champion", 0.95)
+        passed += by_block.difference("champion", Threshold(-margin, strict=False), 0.95).reached
+    assert better / repeats <= 0.06
+    assert better_by_rows / repeats >= 0.08
+    assert passed / repeats >= 0.75

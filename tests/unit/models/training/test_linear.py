@@ -129,7 +129,8 @@ def _ridge(windows, l2):
 def test_series_have_the_forecast_of_ridge_regression_on_the_window_less_its_end(series_job):
     value = run_job(series_job).value
     free = series_job.model_copy(update={"folder": series_job.project / "free", "model": Model(net="linear")})
-    assert (result := run_job(free)).value <= value
+    result = run_job(free)
+    assert result.value <= value
     reached = result.environment[COMPANIONS]
     assert min(reached["with"], reached["without"]) == pytest.approx(result.value, rel=0.1)
     assert reached["columns"] == [part.name for part in Preparation.load(free.prepared).numeric[1:]]

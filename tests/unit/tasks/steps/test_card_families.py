@@ -10,7 +10,7 @@ from models.files import write_json
 from models.project_spec.blocks import Model, Train
 from models.training.job import COMPANIONS, TrainingJob, TrainingResult
 from tasks.steps import card_families
-from tasks.steps.card_families import FinishedTrial, family_rows, finished_trials, without_other_columns
+from tasks.steps.card_families import family_rows, finished_trials, without_other_columns
 from tasks.steps.search import FAMILIES_FILE
 
 FAMILIES = [
@@ -72,15 +72,8 @@ def test_a_search_of_one_net_has_no_families(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("without", "is_step"), [(224.6, True), (280.0, False)])
 def test_a_series_says_what_it_reached_without_the_other_columns(without: float, is_step: bool) -> None:
-    job = TrainingJob.from_json(jobs_elsewhere("linear")["linear"])
-    result = TrainingResult(
-        best_epoch=1,
-        value=224.6,
-        epochs=[],
-        environment={COMPANIONS: {"with": 263.7, "without": without, "columns": ["rate"]}},
-    )
-    trials = {"linear": FinishedTrial(job, result)}
-    fact, steps = without_other_columns(trials, "mae", -1)
+    reached = {"with": 263.7, "without": without, "columns": ["rate"]}
+    fact, steps = without_other_columns([{"l2": 1.0}, {COMPANIONS: reached}], "mae", -1)
     assert fact == {"linear model on validation": f"mae {without:g} without the other columns, 263.7 with them"}
     assert [step.endswith("try data.features.drop: [rate].") for step in steps] == [True] * is_step
-    assert without_other_columns({}, "mae", -1) == ({}, [])
+    assert without_other_columns([{}], "mae", -1) == ({}, [])
