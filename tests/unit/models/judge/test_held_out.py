@@ -279,7 +279,7 @@ def test_rows_that_another_model_knows_are_found_again_in_whatever_order_they_co
 
 
 def sums(noise, leads):
-    """The errors of forecasts some steps ahead from every origin: sums of what is new in these steps, (origin, lead)."""
+    """The errors of forecasts from every origin: sums of what is new in the steps ahead, (origin, lead)."""
     num, ahead = len(noise) - leads, range(1, leads + 1)
     return np.stack([np.convolve(noise, np.ones(lead), "valid")[:num] / lead**0.5 for lead in ahead], axis=1)
 
