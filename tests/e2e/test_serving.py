@@ -2,17 +2,27 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import signal
 import threading
 import time
 from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import urlsplit
 
+import pandas as pd
 import pytest
 
+import loopline
+from loopline.session import PROGRAM, session
 from tasks.host import ports
 from tasks.host.http_guard import SERVE_TOKEN, token_path
 from tasks.host.workspace import Workspace
-from tests.running import ROOT, Loopline
+from tasks.loop.history import last_loop
+from tests import running
+from tests.running import PENGUINS, ROOT, Loopline, leftovers
 from tests.serving import LiveServer, Reply
 
 pytestmark = pytest.mark.e2e
@@ -49,6 +59,54 @@ def test_an_answer_and_its_label_are_what_monitoring_counts(home: Loopline, serv
     found = home("monitor", "whole").ok().out
     assert "1 prediction, 1 labelled, so far" in found
     assert "1 prediction, 1 labelled, so far" in (ROOT / "docs/how-to/serving.md").read_text()
+
+
+@pytest.fixture
+def script(home: Loopline, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process stands for a script of the workspace, which asks the program."""
+    for name, value in {**home.environment, PROGRAM: str(running.PROGRAM)}.items():
+        monkeypatch.setenv(name, value)
+    yield
+    session().end()
+
+
+@pytest.mark.usefixtures("script")
+def test_import_loopline_has_the_same_model_and_leaves_no_trace(home: Loopline, server: LiveServer):
+    again = loopline.run(name="penguins")
+    assert (again.ran, again.verdict, again.version) == (False, "promoted", "1")
+    assert Path(urlsplit(again.addresses["card"]).path).is_file()
+    assert "<iframe srcdoc" in again._repr_html_()
+    model = loopline.load("penguins")
+    rows = pd.read_csv(PENGUINS).iloc[5:25:2].dropna()
+    predicted = model.predict(rows)
+    assert predicted.index.equals(rows.index)
+    question = json.dumps({"dataframe_records": rows[model.inputs].to_dict("records")}).encode()
+    served = server.post("/invocations", question, **JSON).ok().json["predictions"]
+    assert [row["label"] for row in served] == predicted.label.tolist()
+    with pytest.raises(loopline.LooplineError, match=r"^the frame: .*'island'") as caught:
+        model.predict(rows.drop(columns="island"))
+    assert "\n" not in str(caught.value)
+    logged = home("monitor", "penguins").ok().out
+    assert model.predict(rows, log=True).label.equals(predicted.label)
+    assert home("monitor", "penguins").ok().out != logged
+
+
+@pytest.mark.wide
+@pytest.mark.usefixtures("script")
+def test_ctrl_c_ends_a_loop_with_its_books_closed(home: Loopline, capfd: pytest.CaptureFixture[str]):
+    def interrupt() -> None:
+        while "train " not in capfd.readouterr().err:
+            time.sleep(PAUSE_S)
+        os.kill(os.getpid(), signal.SIGINT)
+
+    threading.Thread(target=interrupt).start()
+    with pytest.raises(KeyboardInterrupt):
+        loopline.run(name="penguins", settings={"train.epochs": 100_000, "train.patience": 100_000})
+    last = last_loop(Workspace(home.home).state / "projects" / "penguins")
+    assert last is not None
+    assert last.state in ("cancelled", "failed"), "by itself, or by the reaper after four seconds"
+    assert loopline.load("penguins").version == "1"
+    assert not [line for line in leftovers(home.home) if "flows.cli run" in line]
 
 
 @pytest.mark.wide
