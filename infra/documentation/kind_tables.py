@@ -30,7 +30,7 @@ TITLES = {
     "PerDataKind": "By kind of data",
     "dict[Form": "By form: how a row gives the value of an input",
 }
-_OF_FAMILIES = ("by_descent", "fit", "outputs", "graph", "weights")
+_OF_FAMILIES = ("by_descent", "fit", "outputs", "graphs", "weights")
 LONGEST = 36
 """Characters of a cell; a longer expression is cut."""
 

@@ -45,6 +45,7 @@ VARIABLES = {
     "LOOPLINE_NOTIFY_EMAIL": "Apprise address of e-mail that gets messages.",
     "LOOPLINE_NOTIFY_WEBHOOK": "Address that gets messages as JSON by POST.",
     "LOOPLINE_NOTIFY_WEBHOOK_TOKEN": "Token that is sent to that address.",
+    "LOOPLINE_PROGRAM": "The program that `import loopline` asks; default: the one beside the Python, or on PATH.",
     "LOOPLINE_POLL_S": "Seconds between the worker's questions for runs, up to 60; default 3.",
     "LOOPLINE_SERVER_IDLE_S": "Seconds after which the Prefect server of a single `loopline run` ends; default 600.",
     "LOOPLINE_OWNER": "Set by Loopline: marks every process of a loop.",
