@@ -12,6 +12,8 @@ from models.errors import first_of
 from models.pipeline.keys import declared
 from models.pipeline.steps import PlannedStep
 from models.project_spec.blocks import Spec
+from models.training.families import families_of
+from models.training.search_course import bag_plan
 from tasks.host import stores
 from tasks.host.workspace import Project
 from tasks.loop.champion import first_look
@@ -64,6 +66,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
         step_cache.store.check()
     steps = [step.step for step in planned if step.state != "done"]
     probes = {step: {"probes": nets} for step in steps if (nets := probed_by(spec, step))}
+    bags = _bags(step_cache, spec) if "search" in steps else ""
     if as_json:
         options.print_json(
             [
@@ -73,6 +76,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
                     "reasons": step.reasons,
                     "reads": _seen(step),
                     **probes.get(step.step, {}),
+                    **({"bag": bags} if bags and step.step == "search" else {}),
                 }
                 for step in planned
             ]
@@ -82,6 +86,8 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
         reasons = "; ".join(step.reasons[:MOST_REASONS]) or _own_inputs(step)
         further = f" (+{len(step.reasons) - MOST_REASONS} more)" if len(step.reasons) > MOST_REASONS else ""
         click.echo(f"{step.step:<18} {WORDS[step.state]:<10} {reasons}{further}".rstrip())
+    if bags:
+        click.echo(bags)
     for step_name, probed in probes.items():
         click.echo(
             f"{step_name} begins with a probe of {', '.join(probed['probes'])}, which runs its code on drawn rows: "
@@ -100,6 +106,14 @@ def _planned(project: Project, spec: Spec) -> tuple[StepCache, list[PlannedStep]
         click.echo(looked(projection.looked, time.time()), err=True)
     step_cache = StepCache(project, spec)
     return step_cache, step_cache.plan()
+
+
+def _bags(step_cache: StepCache, spec: Spec) -> str:
+    """Return what the search does about bags, by the rows that were prepared last; empty if it has no choice."""
+    record = step_cache.records.latest("prepare")
+    result = record.result if record is not None else {}
+    rows = result.get("rows")
+    return bag_plan(spec, families_of(spec), result.get("task"), rows["train"] + rows["validation"] if rows else None)
 
 
 def _seen(step: PlannedStep) -> list[str]:

@@ -49,6 +49,8 @@ FOLDS = 5
 """Models of a bag. Source: the usual number of folds, Hastie, Tibshirani and Friedman (2009), section 7.10."""
 MOST_ROWS = 5_000
 """Training and validation rows. Beyond, the validation rows alone are many, and the folds cost more than they gain."""
+WORK_OF_A_CPU_S = 3.0
+"""Seconds of a reference core that the fits of bags count for a CPU-second: nets stop early (docs/decisions/0098)."""
 FEWEST_UNITS = 200
 """Independent units of these rows. With fewer the model of a fold lacks rows more than the mean helps."""
 
@@ -303,12 +305,34 @@ def _value(trials: Sequence[Trial], direction: str) -> float | None:
     return (max if direction == "maximize" else min)(values, default=None)
 
 
-def why_no_bag(spec: Spec, task: Task, num_rows: int, num_units: int) -> str:
+def bag_plan(spec: Spec, nets: Sequence[str], task: Task | None, num_rows: int | None) -> str:
+    """Return whether a search will train bags, and what they cost at most; empty where there is nothing to choose.
+
+    Args:
+        spec: The project's spec.
+        nets: The families that the search chooses from.
+        task: Of the prepared data; None before.
+        num_rows: Training and validation rows of the prepared data; None before.
+    """
+    budget_s = max(row_of(net).bag_s for net in nets)
+    if len(nets) < 2 or not budget_s or not spec.search.trials or spec.search.folds > 1:
+        return ""
+    count = FEWEST_UNITS if num_rows is None else num_rows
+    if reason := why_no_bag(spec, task, count, count):
+        return f"search trains no bags: {reason}"
+    condition = f" of a table of {FEWEST_UNITS:,} to {MOST_ROWS:,} training and validation rows" * (num_rows is None)
+    return (
+        f"search ends with bags{condition}: each chosen model is trained on {FOLDS} folds, in at most {budget_s:g} "
+        f"seconds of a reference core (about {budget_s / WORK_OF_A_CPU_S:.0f} CPU-s); search.bag: false leaves them out"
+    )
+
+
+def why_no_bag(spec: Spec, task: Task | None, num_rows: int, num_units: int) -> str:
     """Return why a search chooses no bags; empty if it does.
 
     Args:
         spec: The project's spec.
-        task: The task.
+        task: The task; None if it is not known yet.
         num_rows: Training and validation rows.
         num_units: Independent units of the training and validation rows.
     """

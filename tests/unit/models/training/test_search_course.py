@@ -14,6 +14,7 @@ from models.training.search_course import (
     MOST_ROWS,
     Comparison,
     Scores,
+    bag_plan,
     bagged,
     budget_s,
     choose,
@@ -181,6 +182,22 @@ def reason_of(num_rows: int = 1000, num_units: int | None = None, **blocks: Any)
     data = {"source": "d.csv", "target": "y", **blocks.pop("data", {})}
     spec = Spec.model_validate({"name": "small", "data": data, **blocks})
     return why_no_bag(spec, spec.data.task or "binary", num_rows, num_rows if num_units is None else num_units)
+
+
+def test_a_plan_says_whether_bags_are_trained_and_what_they_cost() -> None:
+    def outlook(num_rows: int | None, nets: tuple[str, ...] = ("trees", "mlp"), **blocks: Any) -> str:
+        data = {"source": "d.csv", "target": "y"}
+        return bag_plan(Spec.model_validate({"name": "small", "data": data, **blocks}), nets, "binary", num_rows)
+
+    assert "of a table of 200 to 5,000" in outlook(None)
+    assert f"in at most {BAG_S:g} seconds of a reference core" in outlook(1000)
+    assert "of a table of" not in outlook(1000)
+    assert outlook(150).startswith("search trains no bags: 150 independent units")
+    assert outlook(MOST_ROWS + 1).startswith("search trains no bags: 5,001 training")
+    assert outlook(1000, search={"bag": False}) == "search trains no bags: search.bag is false"
+    assert [outlook(1000, ("trees",)), outlook(1000, ("cnn", "resnet")), outlook(1000, search={"trials": 0})] == [
+        ""
+    ] * 3
 
 
 def trial_of(net: str, work_s: float) -> Trial:
