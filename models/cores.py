@@ -14,8 +14,12 @@ CGROUP = Path("/sys/fs/cgroup")
 DEVICES = Path("/dev")
 
 
-WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000"}
-"""Threads that wait for each other spin for some microseconds, then sleep (docs/decisions/0005)."""
+WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000", "OPENBLAS_NUM_THREADS": "1"}
+"""Threads that wait for each other spin for some microseconds, then sleep (docs/decisions/0005).
+
+The threads of NumPy's and SciPy's OpenBLAS can only spin, so there are none: they made a calibration 8 to 25 times as
+costly (docs/decisions/0106). Torch and OpenMP have their own.
+"""
 
 
 def usable_cores() -> int:
