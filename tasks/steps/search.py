@@ -240,8 +240,10 @@ class _Search:
         return patience is not None and is_stalled(trials, self._direction, patience, tolerance, len(first_trials))
 
     def _ends_with_bags(self, trials: list[Trial]) -> bool:
-        """Return whether bags take the place of drawn trials: the spec asks for none by a key of the search."""
-        return not DRAWS & self._spec.model_fields_set and self._model_choice().has_bags(self._going_on(trials, 1))
+        """Return whether bags of several families take the place of drawn trials, for which no key of the spec asks."""
+        candidates = self._going_on(trials, 1)
+        has_bags = len(candidates) > 1 and self._model_choice().has_bags(candidates)
+        return has_bags and not DRAWS & self._spec.model_fields_set
 
     def _budget_s(self, trials: list[Trial]) -> float:
         """Return the budget of the search in work; infinite without one."""
