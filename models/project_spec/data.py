@@ -66,8 +66,8 @@ class Data(SpecBlock):
     )
 
     source: Reference = Field(
-        description="A file, a folder of Parquet or of text, `pypi:`/`npm:`/`debian:` package!file, a function, or a "
-        "row of functions (`./warehouse.py:SOURCE`)."
+        description="A file, a folder of Parquet or of text, an address (`s3:`, `https:`), `pypi:`/`npm:`/`debian:` "
+        "package!file, a function, or a row of functions (`./warehouse.py:SOURCE`)."
     )
     target: Names = Field(
         description="The column to predict, or a list: several numbers, or the 0/1 columns of a multilabel task; text "

@@ -10,8 +10,12 @@ import pyarrow as pa
 
 from models.errors import DataError
 from models.sources.delimiter import PARQUET, SUFFIXES, TEXT, suffix_of
+from models.sources.formats import FORMATS, IN_FOLDERS
 
-READABLE = "a .csv, .tsv or .txt file (also .gz), a .parquet file, or a folder of one of these kinds"
+READABLE = (
+    "a .csv, .tsv, .txt or .jsonl file (also .gz), a .parquet, .feather or .arrow file, a folder of one of these, "
+    "or a .json file"
+)
 _HIDDEN = (".", "_")
 """Beginnings of names that are no data: `.ipynb_checkpoints`, `_temporary`, `_SUCCESS`.
 Source: `ignore_prefixes` of pyarrow.dataset; Hive, Spark and Dask do the same."""
@@ -25,7 +29,7 @@ def visible_files(folder: Path) -> list[Path]:
 
     Names with `.` or `_` in front are hidden (a partition `_x=1` is not), and predictions are no data.
     """
-    files = (path for path in folder.rglob("*") if not any(map(_is_hidden, path.relative_to(folder).parts)))
+    files = (path for path in folder.rglob("*") if not any(map(is_hidden, path.relative_to(folder).parts)))
     return sorted(path for path in files if path.is_file() and not path.name.endswith(PREDICTIONS))
 
 
@@ -43,23 +47,24 @@ def data_files(source: Path, *, is_text: bool = False) -> list[Path]:
     if not source.exists():
         raise DataError(f"{source}: no such file or folder: correct the path, or put the data there")
     if not source.is_dir():
-        if suffix_of(source) not in (*SUFFIXES, *PARQUET, *TEXT):
+        if suffix_of(source) not in (*SUFFIXES, *PARQUET, *TEXT, *FORMATS):
             raise DataError(f"{source}: got a {source.suffix or 'nameless'} file, expected {READABLE}: convert it")
         return [source]
     files = visible_files(source)
     parquet, csv, text = ([path for path in files if suffix_of(path) in kind] for kind in (PARQUET, SUFFIXES, TEXT))
+    further = [path for path in files if suffix_of(path) in IN_FOLDERS]
     if is_text:
-        parquet, csv = [], []
+        parquet, csv, further = [], [], []
     if parquet and csv:
         raise DataError(
             f"{source}: got {len(parquet)} Parquet files, such as {parquet[0].name}, and {len(csv)} of CSV, such as "
             f"{csv[0].name}, expected files of one kind: move the others, or begin their names with _"
         )
-    if not (parquet or csv or text):
+    if not (parquet or csv or further or text):
         raise DataError(
             f"{source}: got no file to read in it, expected {READABLE}; names with . or _ in front are none"
         )
-    return parquet or csv or text
+    return parquet or csv or further or text
 
 
 def partition_of(file: Path, folder: Path) -> dict[str, str | None]:
@@ -98,7 +103,8 @@ def partition_types(partitions: Sequence[Mapping[str, str | None]]) -> dict[str,
     return types
 
 
-def _is_hidden(name: str) -> bool:
+def is_hidden(name: str) -> bool:
+    """Return whether the name of a file or folder says that it is no data."""
     return name.startswith(_HIDDEN) and not (name.startswith("_") and "=" in name)
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 import stat
 from pathlib import Path
 
@@ -29,13 +28,8 @@ def local_path(source: Source) -> Path | None:
     """Return the file or folder that a source names; None if it is not there yet.
 
     Raises:
-        UsageError: It is an address, or neither a file nor a folder: reading a pipe or a device would never end.
+        UsageError: It is neither a file nor a folder: reading a pipe or a device would never end.
     """
-    if re.match(r"[A-Za-z][A-Za-z0-9+.-]*://", source.text):
-        raise UsageError(
-            f"data.source: got {source.text!r}, expected a file, a folder, a package (pypi:, npm:, debian:) or your "
-            "own function `./source.py:load`, which may fetch it"
-        )
     try:
         path = path_of(source)
         mode = path.stat().st_mode
@@ -68,8 +62,9 @@ def check(source: Source, is_text: bool) -> None:
     elif suffix_of(path) not in (*SUFFIXES, *PARQUET, *TEXT):
         from models.sources import r_data
         from models.sources.folders import READABLE
+        from models.sources.formats import FORMATS
 
-        if path.suffix.lower() not in r_data.SUFFIXES:
+        if path.suffix.lower() not in r_data.SUFFIXES and suffix_of(path) not in FORMATS:
             kind = path.suffix or "nameless"
             raise UsageError(f"data.source: {path}: got a {kind} file, expected {READABLE}: convert it")
 

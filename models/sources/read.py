@@ -21,7 +21,8 @@ from models.files import whole_file
 from models.project_spec.reserved_columns import RESERVED, SLICE_PREFIX
 from models.sources import r_data
 from models.sources.delimiter import PARQUET, SUFFIXES, delimiter_of, suffix_of
-from models.sources.folders import data_files, partition_of, partition_types, with_partitions
+from models.sources.folders import READABLE, data_files, partition_of, partition_types, with_partitions
+from models.sources.formats import FORMATS
 from models.sources.text_files import is_text_file, read_text
 from models.sources.whole_numbers import with_unsigned, with_whole_ids
 
@@ -30,7 +31,7 @@ UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """The errors of pyarrow on a Parquet file that is damaged, or is none."""
 _WHOLE_OR_COMMA = r"^\s*[-+]?[0-9]+(,[0-9]+)?\s*$"
 _ROW = re.compile(r"Row #(\d+)")
-_READABLE = "a .csv, .tsv, .txt (also .gz), .parquet, .rda or .rds file, or a folder of one of the first four kinds"
+_READABLE = f"{READABLE}, or an .rda or .rds file"
 
 
 class CsvRules(NamedTuple):
@@ -188,7 +189,7 @@ def _read_path(path: Path, display_name: str, rules: CsvRules, is_text: bool) ->
         raise DataError(f"{path}: no such file or folder: correct data.source, or put the data there")
     if path.is_dir():
         return _read_folder(path, rules, is_text)
-    if suffix_of(path) in (*SUFFIXES, *PARQUET):
+    if suffix_of(path) in (*SUFFIXES, *PARQUET, *FORMATS):
         return _read_file(path, rules)
     if is_text_file(path):
         return read_text(path)
@@ -199,7 +200,10 @@ def _read_path(path: Path, display_name: str, rules: CsvRules, is_text: bool) ->
 
 
 def _read_file(path: Path, rules: CsvRules) -> pa.Table:
-    return _read_csv(path, rules) if suffix_of(path) in SUFFIXES else without_views(read_table(path))
+    suffix = suffix_of(path)
+    if suffix in SUFFIXES:
+        return _read_csv(path, rules)
+    return without_views(FORMATS.get(suffix, read_table)(path))
 
 
 def _read_folder(folder: Path, rules: CsvRules, is_text: bool) -> pa.Table:
@@ -214,8 +218,8 @@ def _read_folder(folder: Path, rules: CsvRules, is_text: bool) -> pa.Table:
     id_column = rules.id_column
     if any(id_column in table.column_names and pa.types.is_string(table.column(id_column).type) for table in tables):
         tables = [_with_text(table, id_column) for table in tables]
-    # Types of CSV are inferred file by file: 1 in one and 1.5 in the next are numbers.
-    promote = "permissive" if suffix_of(files[0]) in SUFFIXES else "default"
+    # Types of CSV and JSON are inferred file by file: 1 in one and 1.5 in the next are numbers.
+    promote = "default" if suffix_of(files[0]) in PARQUET else "permissive"
     try:
         return pa.concat_tables(tables, promote_options=promote)
     except (pa.ArrowInvalid, pa.ArrowTypeError) as error:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from models.errors import DataError
 from models.sources.delimiter import PARQUET, delimiter_of, suffix_of
 from models.sources.folders import partition_of, with_partitions
+from models.sources.formats import FORMATS
 from models.sources.read import (
     UNREADABLE,
     check_texts,
@@ -69,6 +70,8 @@ def count_rows(path: Path) -> int:
     with _reading(path):
         if suffix_of(path) in PARQUET:
             return int(pq.read_metadata(path).num_rows)
+        if reader := FORMATS.get(suffix_of(path)):
+            return int(reader(path).num_rows)
         with pa.input_stream(str(path), compression="detect") as stream:
             while block := stream.read(_BLOCK_BYTES):
                 lines, last = lines + block.count(b"\n"), block[-1:]
@@ -178,6 +181,9 @@ def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int, na_is_text:
                     check_texts(table, str(path))
                     yield without_views(table)
             return
+        if reader := FORMATS.get(suffix_of(path)):
+            yield without_views(reader(path))
+            return
         if is_text_file(path):
             lines = text_lines(path)
             while part := list(itertools.islice(lines, rows)):
@@ -196,6 +202,8 @@ def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int, na_is_text:
 def _names(path: Path) -> list[str]:
     if suffix_of(path) in PARQUET:
         return list(pq.read_schema(path).names)
+    if reader := FORMATS.get(suffix_of(path)):
+        return list(reader(path).column_names)
     if is_text_file(path):
         return ["text"]
     refuse_empty(path)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.project_spec.references import is_own_code
-from models.sources import local, own, package
+from models.sources import address, local, own, package
 from models.sources.source import SourceRow
 
 SCHEMES = (
@@ -12,6 +12,16 @@ SCHEMES = (
         form=package.EXAMPLE,
         owns=package.is_package,
         read=package.read,
+    ),
+    SourceRow(
+        name="address",
+        form=address.FORM,
+        owns=address.is_address,
+        local=address.local,
+        check=address.check,
+        read=address.read,
+        identity=address.identity,
+        growth=address.growth,
     ),
     SourceRow(
         name="own code",

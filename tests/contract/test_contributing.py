@@ -23,7 +23,7 @@ def test_the_recipes_for_a_source_and_a_metric_work(tmp_path: Path) -> None:
     paths = [path for name in ("Add a source", "Add a metric") for path in follow(name, tmp_path)]
     tests = [path for path in paths if path.name.startswith("test_")]
     assert len(tests) == 2
-    assert "3 passed" in run_tests(tmp_path, tests, "-k", "json_lines or msle")
+    assert "3 passed" in run_tests(tmp_path, tests, "-k", "orc or msle")
     check_form(tmp_path, paths)
 
 

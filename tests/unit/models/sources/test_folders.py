@@ -42,10 +42,10 @@ def test_texts_beside_tables_are_read_where_lines_are_rows(tmp_path: Path) -> No
 
 
 def test_what_is_no_source_is_refused(tmp_path: Path) -> None:
-    _touch(tmp_path, "a.json", "mixed/a.csv", "mixed/b.parquet", "empty/.a.csv")
+    _touch(tmp_path, "a.xml", "mixed/a.csv", "mixed/b.parquet", "empty/.a.csv")
     for name, words in (
         ("gone.csv", "no such file or folder"),
-        ("a.json", r"got a \.json file, expected a \.csv"),
+        ("a.xml", r"got a \.xml file, expected a \.csv"),
         ("mixed", r"1 Parquet files, such as b\.parquet, and 1 of CSV, such as a\.csv, expected files of one kind"),
         ("empty", r"got no file to read in it.*names with \. or _ in front are none"),
     ):

@@ -31,7 +31,6 @@ def test_what_is_elsewhere_is_not_asked(tmp_path, source):
         ("a.xlsx", r"a.xlsx: got a .xlsx file, expected a .csv"),
         ("passwd", "passwd: got a nameless file"),
         ("empty", "empty: got no file to read in it"),
-        ("http://127.0.0.1/x.csv", "your own function"),
         ("/dev/zero", "neither a file nor a folder"),
     ],
 )

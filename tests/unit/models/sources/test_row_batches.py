@@ -52,7 +52,7 @@ def test_lines_of_text_are_rows(tmp_path):
         ("a.csv", "x,x\n1,2\n", r"several columns share a name: 'x' \(columns 1, 2\)"),
         ("a.csv", "", "the file is empty"),
         ("a.parquet", "no parquet", r"a\.parquet: cannot be read"),
-        ("a.json", "{}", r"got a \.json file, expected a \.csv"),
+        ("a.xml", "{}", r"got a \.xml file, expected a \.csv"),
     ],
 )
 def test_what_cannot_be_read_is_told_with_its_place(tmp_path, name, content, told):

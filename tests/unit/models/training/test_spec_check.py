@@ -136,7 +136,7 @@ def series(**window: Any) -> dict[str, Any]:
         ({"data": {"source": "loop.csv"}}, "data.source: got 'loop.csv', which cannot be checked"),
         ({"data": {"source": "pipe"}}, "pipe is neither a file nor a folder"),
         ({"data": {"source": "/dev/zero"}}, "data.source: /dev/zero is neither a file nor a folder"),
-        ({"data": {"source": "s3://bucket/x.csv"}}, "data.source: got 's3://bucket/x.csv', expected a file, a folder"),
+        ({"data": {"source": "ftp://host/x.csv"}}, "data.source: got the scheme ftp:, expected an address"),
         (
             {"model": {"net": "tabm"}, "train": {"ranks": 2, "parallel": "tp"}},
             "train.parallel: got tp, but the ranks cannot share tabm: .* or take mlp, transformer, decoder",

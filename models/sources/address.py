@@ -1,0 +1,155 @@
+"""A source by its address: `s3://bucket/table.parquet`, `https://host/rows.csv.gz`, `file:///data/*.csv`.
+
+An address names a file, a folder, or files by a pattern. Credentials are in the environment alone; `${NAME}` stands for
+a variable of it, whose value is in no message, record or key.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from importlib.util import find_spec
+from pathlib import Path
+from urllib.parse import parse_qsl, urlsplit
+
+from models.errors import UsageError
+from models.files import Hashes
+from models.sources.source import Arrival, Fetch, LastIngest, Loaded, Parts, Source
+
+LIBRARIES = {
+    "s3": "s3fs",
+    "https": "aiohttp",
+    "http": "aiohttp",
+    "file": "fsspec",
+    "gs": "gcsfs",
+    "az": "adlfs",
+    "abfs": "adlfs",
+}
+"""The library that reads addresses of a scheme; Loopline installs the first four."""
+FORM = "an address of s3:, https:, http:, file:, gs: or az:"
+_ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://.+")
+_VARIABLE = re.compile(r"\$\{(?P<name>\w+)\}")
+_SECRETS = {"x-amz-signature", "x-amz-security-token", "sig", "signature", "token", "access_token", "api_key", "apikey"}
+"""Arguments of an address that are credentials."""
+
+
+def is_address(text: str) -> bool:
+    """Return whether a text is an address, of any scheme."""
+    return _ADDRESS.fullmatch(text) is not None
+
+
+def expanded(text: str) -> str:
+    """Return an address with the values of its variables.
+
+    Raises:
+        UsageError: A variable is not set.
+    """
+
+    def value(match: re.Match[str]) -> str:
+        if not os.environ.get(match["name"]):
+            raise UsageError(
+                f"data.source: {text}: the variable {match['name']} is not set: export it, or name another"
+            )
+        return os.environ[match["name"]]
+
+    return _VARIABLE.sub(value, text)
+
+
+def without_secrets(message: str, text: str) -> str:
+    """Return a message in which the values of an address's variables are their names again."""
+    for match in _VARIABLE.finditer(text):
+        value = os.environ.get(match["name"])
+        message = message.replace(value, match[0]) if value else message
+    return message
+
+
+def local(source: Source) -> Path | None:
+    """Return None, for nothing of it is here; refuse an address that cannot be read or holds a secret.
+
+    Raises:
+        UsageError: Says which part of it, and what to write.
+    """
+    text = source.text
+    scheme = text.partition("://")[0]
+    library = LIBRARIES.get(scheme)
+    if library is None:
+        expected = f"expected {FORM}, a file, a package (pypi:, npm:, debian:) or your own function `./source.py:load`"
+        raise UsageError(f"data.source: got the scheme {scheme}:, {expected}")
+    parts = urlsplit(text)
+    if "@" in parts.netloc:
+        host = parts.netloc.rpartition("@")[2]
+        raise UsageError(
+            f"data.source: {scheme}://...@{host} holds a user or password: leave it out, and set {credentials(scheme)}"
+        )
+    secrets = [name for name, value in parse_qsl(parts.query) if name.lower() in _SECRETS and "${" not in value]
+    if secrets:
+        raise UsageError(
+            f"data.source: {scheme}://{parts.netloc}{parts.path}?{secrets[0]}=... holds a credential: write "
+            f"{secrets[0]}=${{NAME}}, and set the variable NAME"
+        )
+    if scheme.startswith("http") and "*" in parts.path:
+        raise UsageError(f"data.source: {text}: a server of files cannot list them: name one file, or use s3: or file:")
+    if find_spec(library) is None:
+        raise UsageError(
+            f"data.source: {text}: {scheme}: needs {library}, which is not installed: install it beside Loopline "
+            f"(`pip install {library}`, or `--with {library}` of `uv tool install`)"
+        )
+    return None
+
+
+def credentials(scheme: str) -> str:
+    """Return where the credentials of a scheme are read from."""
+    return {
+        "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
+        "gs": "GOOGLE_APPLICATION_CREDENTIALS",
+        "az": "AZURE_STORAGE_CONNECTION_STRING",
+        "abfs": "AZURE_STORAGE_CONNECTION_STRING",
+    }.get(scheme, "its login in ~/.netrc")
+
+
+def check(source: Source, is_text: bool) -> None:
+    """Refuse an address at which there is nothing.
+
+    Raises:
+        StoreError: It cannot be reached or read.
+        DataError: There is nothing to read.
+    """
+    del is_text
+    from models.sources.remote_files import listed
+
+    listed(source.text)
+
+
+def read(source: Source, fetch: Fetch) -> Loaded:
+    """Return the path of the file or folder into which `fetch` has copied it."""
+    return Loaded(fetch(source.text), source.text)
+
+
+def identity(source: Source, _: Hashes, last: Parts | None) -> Parts:
+    """Return the version of each file as its server says it, or as of the last ingest; no content is fetched.
+
+    Raises:
+        StoreError: It cannot be reached or read.
+        DataError: There is nothing to read, or nothing that tells its version.
+    """
+    from models.sources.remote_files import listed
+
+    part = f"address:{source.text}"
+    if last is not None:
+        return {part: last.get(part)}
+    return {part: {file.name: file.version for file in listed(source.text)}}
+
+
+def growth(source: Source, before: LastIngest, hashes: Hashes, _: float) -> Arrival | None:
+    """Return what came or changed since the last ingest.
+
+    Raises:
+        StoreError: It cannot be reached or read.
+    """
+    part = f"address:{source.text}"
+    now, earlier = identity(source, hashes, None)[part], before.parts.get(part)
+    if now == earlier or earlier is None:
+        return None
+    new = [name for name in now if now[name] != earlier.get(name)] or ["files went away"]
+    text = f"{source.text}: {', '.join(new[:3])}" + (f" and {len(new) - 3} more" if len(new) > 3 else "")
+    return Arrival({"before": before.key, "now": now}, text)

@@ -1,0 +1,78 @@
+"""Further formats of files, beside CSV, Parquet, texts and R: a reader for each suffix."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.feather
+import pyarrow.json
+
+from models.errors import DataError, one_line
+
+OBJECT_BYTES = 64 << 20
+"""The longest object of JSON lines: pyarrow refuses one that does not fit into its block, of 1 MiB by default."""
+
+
+def read_json_lines(path: Path) -> pa.Table:
+    """Return the objects of a file, one a line, as rows.
+
+    Raises:
+        DataError: The file is no JSON lines, or a field has several types.
+    """
+    try:
+        return pyarrow.json.read_json(path, read_options=pyarrow.json.ReadOptions(block_size=OBJECT_BYTES))
+    except (pa.ArrowException, OSError) as error:
+        cure = "write one object a line, and each field with one type"
+        raise DataError(f"{path}: not readable as JSON lines ({one_line(error, 150)}): {cure}") from error
+
+
+def read_json(path: Path) -> pa.Table:
+    """Return the objects of a JSON array as rows; a field that an object lacks is missing.
+
+    Raises:
+        DataError: The file is no array of objects, or a field has several types.
+    """
+    try:
+        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+            objects = json.load(file)
+        if not isinstance(objects, list) or not all(isinstance(value, dict) for value in objects):
+            raise TypeError(f"got {type(objects).__name__}")
+        names = dict.fromkeys(name for value in objects for name in value)
+        return pa.table({name: pa.array([value.get(name) for value in objects]) for name in names})
+    except (ValueError, TypeError, OSError, EOFError, zlib.error, pa.ArrowException) as error:
+        cure = "write [{...}, {...}], and each field with one type; a file of one object a line ends with .jsonl"
+        raise DataError(f"{path}: not readable as a JSON array of objects ({one_line(error, 150)}): {cure}") from error
+
+
+def read_arrow(path: Path) -> pa.Table:
+    """Return the table of a Feather or Arrow file, or of an Arrow stream.
+
+    Raises:
+        DataError: The file is none, or was cut short.
+    """
+    try:
+        try:
+            return pyarrow.feather.read_table(path, memory_map=False)
+        except pa.ArrowInvalid:
+            with pa.OSFile(str(path)) as file, pa.ipc.open_stream(file) as stream:
+                return stream.read_all()
+    except (pa.ArrowException, OSError) as error:
+        cure = "it was cut short or is of another format; copy or make it again"
+        raise DataError(f"{path}: not readable as a Feather or Arrow file ({one_line(error, 150)}): {cure}") from error
+
+
+FORMATS: dict[str, Callable[[Path], pa.Table]] = {
+    ".jsonl": read_json_lines,
+    ".ndjson": read_json_lines,
+    ".feather": read_arrow,
+    ".arrow": read_arrow,
+    ".json": read_json,
+}
+"""The reader of each suffix; `.gz` behind a suffix of JSON is read too."""
+IN_FOLDERS = tuple(suffix for suffix in FORMATS if suffix != ".json")
+"""Those of which a folder may be made; a `.json` file beside tables describes them."""

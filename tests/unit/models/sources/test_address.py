@@ -1,0 +1,77 @@
+"""Addresses are told from paths; what holds a secret, or needs a library that is not here, is refused in a line."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from models.errors import UsageError
+from models.files import Hashes
+from models.sources import address
+from models.sources.schemes import scheme_of
+from models.sources.source import LastIngest, Source
+
+
+@pytest.mark.parametrize(
+    ("text", "name"),
+    [
+        ("s3://lab/trips/", "address"),
+        ("https://example.org/trips.csv?day=1", "address"),
+        ("file:///data/*.parquet", "address"),
+        ("ftp://example.org/a.csv", "address"),
+        ("./source.py:load", "own code"),
+        ("pypi:penguins==1!a.csv", "package"),
+        ("data/trips.csv", "file or folder"),
+    ],
+)
+def test_what_an_address_is(text: str, name: str) -> None:
+    assert scheme_of(text).name == name
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("ftp://example.org/a.csv", "got the scheme ftp:, expected an address of s3:, https:"),
+        ("s3://ada:lovelace@lab/a.csv", "s3://...@lab/a.csv holds a user or password"),
+        (
+            "https://ada@example.org/a.csv",
+            "https://...@example.org holds a user or password: leave it out, and set its login",
+        ),
+        ("https://example.org/a.csv?sig=lovelace", r"a.csv\?sig=... holds a credential: write sig=\${NAME}"),
+        ("https://example.org/*.csv", "a server of files cannot list them: name one file"),
+        ("gs://lab/a.csv", "gs: needs gcsfs, which is not installed"),
+        ("az://lab/a.csv", "az: needs adlfs, which is not installed"),
+    ],
+)
+def test_what_cannot_be_read_is_refused_before_a_run(text: str, words: str, tmp_path: Path) -> None:
+    if "@lab/" in words:
+        words = words.replace("@lab/a.csv", "@lab")
+    with pytest.raises(UsageError, match=words) as refused:
+        address.local(Source(text, tmp_path))
+    assert "lovelace" not in str(refused.value)
+
+
+def test_a_variable_is_read_and_its_value_is_not_told(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    text = "https://example.org/a.csv?token=${WAREHOUSE_TOKEN}"
+    assert address.local(Source(text, tmp_path)) is None
+    with pytest.raises(UsageError, match="the variable WAREHOUSE_TOKEN is not set"):
+        address.expanded(text)
+    monkeypatch.setenv("WAREHOUSE_TOKEN", "lovelace")
+    whole = address.expanded(text)
+    assert whole == "https://example.org/a.csv?token=lovelace"
+    assert address.without_secrets(f"cannot read {whole}", text) == f"cannot read {text}"
+
+
+def test_what_came_is_told_by_versions_alone(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x\n1\n")
+    source = Source(f"file://{tmp_path}/*.csv", tmp_path)
+    hashes = Hashes(tmp_path / "hashes.json")
+    parts = address.identity(source, hashes, None)
+    before = LastIngest("key", "digest", parts, {})
+    assert address.identity(source, hashes, parts) == parts
+    assert address.growth(source, before, hashes, 0.0) is None
+    (tmp_path / "b.csv").write_text("x\n2\n")
+    arrival = address.growth(source, before, hashes, 0.0)
+    assert arrival is not None
+    assert arrival.text == f"{source.text}: b.csv"

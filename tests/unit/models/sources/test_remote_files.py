@@ -1,0 +1,77 @@
+"""Files at an address are listed with their versions; whatever is wrong there is one line with its cure."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from models.errors import DataError, LooplineError, StoreError
+from models.sources.remote_files import listed
+from tests.file_server import FileServer, file_server
+
+
+@pytest.fixture
+def server() -> Iterator[FileServer]:
+    with file_server() as served:
+        yield served
+
+
+def test_a_folder_and_a_pattern_name_the_files_that_are_no_hidden_ones(tmp_path: Path) -> None:
+    for name in ("city=Oslo/a.csv", "city=Bern/b.csv", "_tmp/c.csv", ".d.csv", "e.predictions.parquet"):
+        (tmp_path / name).parent.mkdir(exist_ok=True)
+        (tmp_path / name).write_text("x\n")
+    assert [file.name for file in listed(f"file://{tmp_path}")] == ["city=Bern/b.csv", "city=Oslo/a.csv"]
+    assert [file.name for file in listed(f"file://{tmp_path}/city=*/a.csv")] == ["city=Oslo/a.csv"]
+
+
+def test_a_version_changes_with_the_content_and_costs_no_byte_of_it(server: FileServer) -> None:
+    server.files["/a.csv"] = b"x\n1\n"
+    (first,) = listed(f"{server.address}/a.csv?day=1")
+    assert (first.name, first.size) == ("a.csv", 4)
+    assert listed(f"{server.address}/a.csv?day=1") == [first]
+    server.files["/a.csv"] = b"x\n2\n"
+    assert listed(f"{server.address}/a.csv?day=1")[0].version != first.version
+    assert server.sent == 0
+    assert {line.partition(" ")[0] for line in server.asked} == {"HEAD"}
+
+
+def refused(server: FileServer, path: str) -> str:
+    with pytest.raises(LooplineError) as error:
+        listed(f"{server.address}{path}")
+    assert isinstance(error.value, DataError | StoreError)
+    assert "\n" not in str(error.value)
+    return str(error.value)
+
+
+def test_what_is_wrong_at_a_server_is_one_line_with_its_cure(
+    server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    server.files = {"/login": b"<html>", "/a.csv": b"x\n", "/b.csv": b"x\n"}
+    server.kinds["/login"] = "text/html"
+    server.moved["/moved.csv"] = "/login"
+    server.status = {"/a.csv": 401, "/b.csv": 503}
+    assert "there is no such file, folder or bucket: correct the address" in refused(server, "/gone.csv")
+    assert "its credentials are missing, wrong or expired: set its login in ~/.netrc" in refused(server, "/a.csv")
+    assert "it cannot be read: try again" in refused(server, "/b.csv")
+    page = refused(server, "/moved.csv")
+    assert f"got a page (text/html), and was led to {server.address}/login, expected a table" in page
+    monkeypatch.setenv("KEY", "lovelace")
+    assert "lovelace" not in refused(server, "/gone.csv?key=${KEY}")
+    server.has_versions = False
+    server.status = {}
+    assert "its server tells neither an ETag nor when it changed" in refused(server, "/a.csv")
+
+
+@pytest.mark.parametrize("address", ["http://127.0.0.1:1/a.csv", "http://nowhere.invalid/a.csv"])
+def test_a_host_that_is_away_is_one_line_with_its_cure(address: str) -> None:
+    with pytest.raises(StoreError, match="it cannot be reached: correct the host, or try again"):
+        listed(address)
+
+
+def test_nothing_there_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(StoreError, match="there is no such file, folder or bucket"):
+        listed(f"file://{tmp_path}/gone.csv")
+    with pytest.raises(DataError, match="there is no file, expected some"):
+        listed(f"file://{tmp_path}/*.csv")
