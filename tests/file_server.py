@@ -41,55 +41,60 @@ class FileServer:
     asked: list[str] = field(default_factory=list)
 
 
+class Handler(BaseHTTPRequestHandler):
+    """Answers requests by what `served` has."""
+
+    protocol_version = "HTTP/1.1"
+    served: FileServer
+
+    def do_HEAD(self) -> None:
+        """Answer without content."""
+        self.answer(with_content=False)
+
+    def do_GET(self) -> None:
+        """Answer with content."""
+        self.answer(with_content=True)
+
+    def answer(self, *, with_content: bool) -> None:
+        """Send a redirection, an error, a file or a part of it."""
+        served, path = self.served, self.path.partition("?")[0]
+        served.asked.append(f"{self.command} {self.path}")
+        if path in served.moved:
+            self.send_response(302)
+            self.send_header("Location", served.moved[path])
+            self.send_header("Content-Length", "0")
+            self.end_headers()
+            return
+        if with_content:
+            served.on_content()
+        content = served.files.get(path)
+        status, body = served.status.get(path, 404 if content is None else 200), content or b""
+        wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
+        version = hashlib.md5(body).hexdigest()
+        if wanted and served.knows_ranges and status == 200:
+            status, body = 206, body[int(wanted[1]) : int(wanted[2]) + 1]
+        self.send_response(status)
+        self.send_header("Content-Type", served.kinds.get(path, "text/csv"))
+        self.send_header("Content-Length", str(len(body)))
+        if served.has_versions:
+            self.send_header("ETag", f'"{version}"')
+        self.end_headers()
+        if with_content:
+            cut = body if served.break_after is None else body[: served.break_after]
+            served.sent += len(cut)
+            self.wfile.write(cut)
+            self.close_connection = self.close_connection or len(cut) < len(body)
+
+    def log_message(self, format: str, *args: object) -> None:
+        """Print nothing."""
+        del format, args
+
+
 @contextlib.contextmanager
 def file_server() -> Iterator[FileServer]:
     """Run a server in threads of this process, on a free port."""
     served = FileServer()
-
-    class Handler(BaseHTTPRequestHandler):
-        protocol_version = "HTTP/1.1"
-
-        def do_HEAD(self) -> None:
-            self.answer(with_content=False)
-
-        def do_GET(self) -> None:
-            self.answer(with_content=True)
-
-        def answer(self, *, with_content: bool) -> None:
-            path = self.path.partition("?")[0]
-            served.asked.append(f"{self.command} {self.path}")
-            if path in served.moved:
-                self.send_response(302)
-                self.send_header("Location", served.moved[path])
-                self.send_header("Content-Length", "0")
-                self.end_headers()
-                return
-            if with_content:
-                served.on_content()
-            content = served.files.get(path)
-            status = served.status.get(path, 404 if content is None else 200)
-            content = content or b""
-            wanted = re.fullmatch(r"bytes=(\d+)-(\d+)", self.headers.get("Range", ""))
-            body = content
-            if wanted and served.knows_ranges and status == 200:
-                status, body = 206, content[int(wanted[1]) : int(wanted[2]) + 1]
-            self.send_response(status)
-            self.send_header("Content-Type", served.kinds.get(path, "text/csv"))
-            self.send_header("Content-Length", str(len(body)))
-            if served.has_versions:
-                self.send_header("ETag", f'"{hashlib.md5(content).hexdigest()}"')
-            self.end_headers()
-            if with_content:
-                cut = body if served.break_after is None else body[: served.break_after]
-                served.sent += len(cut)
-                self.wfile.write(cut)
-                if len(cut) < len(body):
-                    self.close_connection = True
-
-        def log_message(self, format: str, *args: object) -> None:
-            del format, args
-
-    server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+    server = ThreadingHTTPServer(("127.0.0.1", 0), type("Serving", (Handler,), {"served": served}))
     server.daemon_threads = True
     served.address = f"http://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)

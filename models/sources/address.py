@@ -13,8 +13,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, urlsplit
 
 from models.errors import UsageError
-from models.files import Hashes
-from models.sources.source import Arrival, Fetch, LastIngest, Loaded, Parts, Source
+from models.sources.source import Source
 
 LIBRARIES = {
     "s3": "s3fs",
@@ -73,8 +72,10 @@ def local(source: Source) -> Path | None:
     scheme = text.partition("://")[0]
     library = LIBRARIES.get(scheme)
     if library is None:
-        expected = f"expected {FORM}, a file, a package (pypi:, npm:, debian:) or your own function `./source.py:load`"
-        raise UsageError(f"data.source: got the scheme {scheme}:, {expected}")
+        raise UsageError(
+            f"data.source: got the scheme {scheme}:, expected {FORM}, a file, a package (pypi:, npm:, debian:) or your own "
+            "function `./source.py:load`"
+        )
     parts = urlsplit(text)
     if "@" in parts.netloc:
         host = parts.netloc.rpartition("@")[2]
@@ -105,51 +106,3 @@ def credentials(scheme: str) -> str:
         "az": "AZURE_STORAGE_CONNECTION_STRING",
         "abfs": "AZURE_STORAGE_CONNECTION_STRING",
     }.get(scheme, "its login in ~/.netrc")
-
-
-def check(source: Source, is_text: bool) -> None:
-    """Refuse an address at which there is nothing.
-
-    Raises:
-        StoreError: It cannot be reached or read.
-        DataError: There is nothing to read.
-    """
-    del is_text
-    from models.sources.remote_files import listed
-
-    listed(source.text)
-
-
-def read(source: Source, fetch: Fetch) -> Loaded:
-    """Return the path of the file or folder into which `fetch` has copied it."""
-    return Loaded(fetch(source.text), source.text)
-
-
-def identity(source: Source, _: Hashes, last: Parts | None) -> Parts:
-    """Return the version of each file as its server says it, or as of the last ingest; no content is fetched.
-
-    Raises:
-        StoreError: It cannot be reached or read.
-        DataError: There is nothing to read, or nothing that tells its version.
-    """
-    from models.sources.remote_files import listed
-
-    part = f"address:{source.text}"
-    if last is not None:
-        return {part: last.get(part)}
-    return {part: {file.name: file.version for file in listed(source.text)}}
-
-
-def growth(source: Source, before: LastIngest, hashes: Hashes, _: float) -> Arrival | None:
-    """Return what came or changed since the last ingest.
-
-    Raises:
-        StoreError: It cannot be reached or read.
-    """
-    part = f"address:{source.text}"
-    now, earlier = identity(source, hashes, None)[part], before.parts.get(part)
-    if now == earlier or earlier is None:
-        return None
-    new = [name for name in now if now[name] != earlier.get(name)] or ["files went away"]
-    text = f"{source.text}: {', '.join(new[:3])}" + (f" and {len(new) - 3} more" if len(new) > 3 else "")
-    return Arrival({"before": before.key, "now": now}, text)

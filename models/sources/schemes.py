@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from models.project_spec.references import is_own_code
-from models.sources import address, local, own, package
+from models.sources import address, local, own, package, remote
 from models.sources.source import SourceRow
 
 SCHEMES = (
@@ -18,10 +18,10 @@ SCHEMES = (
         form=address.FORM,
         owns=address.is_address,
         local=address.local,
-        check=address.check,
-        read=address.read,
-        identity=address.identity,
-        growth=address.growth,
+        check=remote.check,
+        read=remote.read,
+        identity=remote.identity,
+        growth=remote.growth,
     ),
     SourceRow(
         name="own code",

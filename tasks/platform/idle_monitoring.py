@@ -18,6 +18,7 @@ from typing import Any
 from models.errors import LooplineError
 from models.files import read_json, write_json
 from models.project_spec.references import is_own_code
+from models.sources.address import is_address
 from tasks.host import database
 from tasks.host.store_addresses import ROOT
 from tasks.host.workspace import Project, Workspace
@@ -41,10 +42,11 @@ Stats = dict[str, list[int]]
 def stats_of(project: Project) -> Stats | None:
     """Return what a monitoring run depends on: spec, source, logs of predictions and labels, and the champion.
 
-    None if that cannot be known without own code, or where other machines have logs of this project.
+    None if only own code or an address can tell, or where other machines have logs of this project.
     """
     spec = project.spec()
-    if is_own_code(spec.data.source) or database.is_shared() or os.environ.get(ROOT, "").startswith("s3://"):
+    is_elsewhere = is_own_code(spec.data.source) or is_address(spec.data.source)
+    if is_elsewhere or database.is_shared() or os.environ.get(ROOT, "").startswith("s3://"):
         return None
     state, source = project.state(spec.name), project.folder / spec.data.source
     logs = [state / name / "_delta_log" for name in ("predictions", "labels")]

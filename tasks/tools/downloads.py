@@ -92,5 +92,5 @@ def _range(system: Any, text: str, file: RemoteFile, start: int) -> bytes:
         if len(content) == size:
             return content[start:]
         trouble = StoreError(f"data.source {text}: got {len(content):,} bytes, expected {end - start:,}")
-    kept = f"; {start:,} of {size:,} bytes are here, and the next run goes on with them"
-    raise StoreError(f"{trouble}{kept}") from trouble
+    progress = f"{start:,} of {size:,} bytes are here, and the next run goes on with them"
+    raise StoreError(f"{trouble}; {progress}") from trouble

@@ -58,7 +58,10 @@ NOT_RUN = {
 }
 """Commands that are not run, and why."""
 OF_OTHERS = ("LOOPLINE_", "MLFLOW_TRACKING_URI", "PREFECT_API_URL", "PREFECT_API_DATABASE_CONNECTION_URL")
-WRITTEN = {"penguins-edge/predict.py": "by `loopline export`; tests/e2e/test_deployment.py runs it"}
+WRITTEN = {
+    "penguins-edge/predict.py": "by `loopline export`; tests/e2e/test_deployment.py runs it",
+    "read_back.py": "from the page; tests/integration/test_dvc.py runs it",
+}
 
 
 def pages(root: Path) -> list[Path]:

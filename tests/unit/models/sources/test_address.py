@@ -7,10 +7,9 @@ from pathlib import Path
 import pytest
 
 from models.errors import UsageError
-from models.files import Hashes
 from models.sources import address
 from models.sources.schemes import scheme_of
-from models.sources.source import LastIngest, Source
+from models.sources.source import Source
 
 
 @pytest.mark.parametrize(
@@ -61,17 +60,3 @@ def test_a_variable_is_read_and_its_value_is_not_told(monkeypatch: pytest.Monkey
     whole = address.expanded(text)
     assert whole == "https://example.org/a.csv?token=lovelace"
     assert address.without_secrets(f"cannot read {whole}", text) == f"cannot read {text}"
-
-
-def test_what_came_is_told_by_versions_alone(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_text("x\n1\n")
-    source = Source(f"file://{tmp_path}/*.csv", tmp_path)
-    hashes = Hashes(tmp_path / "hashes.json")
-    parts = address.identity(source, hashes, None)
-    before = LastIngest("key", "digest", parts, {})
-    assert address.identity(source, hashes, parts) == parts
-    assert address.growth(source, before, hashes, 0.0) is None
-    (tmp_path / "b.csv").write_text("x\n2\n")
-    arrival = address.growth(source, before, hashes, 0.0)
-    assert arrival is not None
-    assert arrival.text == f"{source.text}: b.csv"

@@ -99,12 +99,14 @@ def test_a_new_file_of_a_folder_is_seen(seen: Project) -> None:
     assert not is_idle(seen, NOW)
 
 
-def test_what_only_own_code_or_another_machine_knows_is_always_monitored(
+def test_what_only_own_code_an_address_or_another_machine_knows_is_always_monitored(
     seen: Project, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setenv(ROOT, "s3://bucket/prefix")
     assert stats_of(seen) is None
     monkeypatch.delenv(ROOT)
     (seen.folder / "source.py").write_text("def load():\n    return None\n")
-    seen.spec_path.write_text(seen.spec_path.read_text().replace("data.csv", "./source.py:load"))
-    assert stats_of(seen) is None
+    spec = seen.spec_path.read_text()
+    for source in ("./source.py:load", "s3://lab/trips"):
+        seen.spec_path.write_text(spec.replace("data.csv", source))
+        assert stats_of(seen) is None

@@ -1,0 +1,51 @@
+"""The row of sources that are named by an address (`models/sources/address.py`)."""
+
+from __future__ import annotations
+
+from models.files import Hashes
+from models.sources.remote_files import listed
+from models.sources.source import Arrival, Fetch, LastIngest, Loaded, Parts, Source
+
+
+def check(source: Source, is_text: bool) -> None:
+    """Refuse an address at which there is nothing.
+
+    Raises:
+        StoreError: It cannot be reached or read.
+        DataError: There is nothing to read.
+    """
+    del is_text
+    listed(source.text)
+
+
+def read(source: Source, fetch: Fetch) -> Loaded:
+    """Return the path of the file or folder into which `fetch` has copied it."""
+    return Loaded(fetch(source.text), source.text)
+
+
+def identity(source: Source, _: Hashes, last: Parts | None) -> Parts:
+    """Return the version of each file as its server says it, or as of the last ingest; no content is fetched.
+
+    Raises:
+        StoreError: It cannot be reached or read.
+        DataError: There is nothing to read, or nothing that tells its version.
+    """
+    part = f"address:{source.text}"
+    if last is not None:
+        return {part: last.get(part)}
+    return {part: {file.name: file.version for file in listed(source.text)}}
+
+
+def growth(source: Source, before: LastIngest, hashes: Hashes, _: float) -> Arrival | None:
+    """Return what came or changed since the last ingest.
+
+    Raises:
+        StoreError: It cannot be reached or read.
+    """
+    part = f"address:{source.text}"
+    now, earlier = identity(source, hashes, None)[part], before.parts.get(part)
+    if now == earlier or earlier is None:
+        return None
+    new = [name for name in now if now[name] != earlier.get(name)] or ["files went away"]
+    text = f"{source.text}: {', '.join(new[:3])}" + (f" and {len(new) - 3} more" if len(new) > 3 else "")
+    return Arrival({"before": before.key, "now": now}, text)
