@@ -73,8 +73,8 @@ def local(source: Source) -> Path | None:
     library = LIBRARIES.get(scheme)
     if library is None:
         raise UsageError(
-            f"data.source: got the scheme {scheme}:, expected {FORM}, a file, a package (pypi:, npm:, debian:) or your own "
-            "function `./source.py:load`"
+            f"data.source: got the scheme {scheme}:, expected {FORM}, a file, a package (pypi:, npm:, debian:) or your "
+            "own function `./source.py:load`"
         )
     parts = urlsplit(text)
     if "@" in parts.netloc:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from models.files import Hashes
-from models.sources.remote_files import listed
 from models.sources.source import Arrival, Fetch, LastIngest, Loaded, Parts, Source
 
 
@@ -15,6 +14,8 @@ def check(source: Source, is_text: bool) -> None:
         DataError: There is nothing to read.
     """
     del is_text
+    from models.sources.remote_files import listed  # pyarrow: `plan` and pages look at the table of sources
+
     listed(source.text)
 
 
@@ -30,6 +31,8 @@ def identity(source: Source, _: Hashes, last: Parts | None) -> Parts:
         StoreError: It cannot be reached or read.
         DataError: There is nothing to read, or nothing that tells its version.
     """
+    from models.sources.remote_files import listed
+
     part = f"address:{source.text}"
     if last is not None:
         return {part: last.get(part)}

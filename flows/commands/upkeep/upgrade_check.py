@@ -24,7 +24,7 @@ def command(as_json: bool) -> None:
 
     Example: loopline upgrade-check --json
     """
-    from tasks.operations.upgrade_check import examine
+    from tasks.operations.upgrade.check import examine
 
     findings = examine(Workspace.find())
     print_findings(findings, as_json)

@@ -8,13 +8,13 @@ from contextlib import closing
 from tasks.host import database
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LoopRecord, save_loop
-from tasks.operations import upgrade_check
 from tasks.operations.doctor import Finding
+from tasks.operations.upgrade.check import examine
 from tests.conftest import MakeProject
 
 
 def findings(workspace: Workspace) -> dict[str, Finding]:
-    return {finding.what: finding for finding in upgrade_check.examine(workspace)}
+    return {finding.what: finding for finding in examine(workspace)}
 
 
 def test_a_workspace_without_a_loop_needs_no_step_and_gets_no_database(
