@@ -142,8 +142,7 @@ def connect(address: str) -> socket.socket:
         except OSError:
             argument, variable = ROOM
             program = [sys.executable, "-m", "tests.warm", address, argument]
-            environ = {**WAITING, **variable, **os.environ}
-            subprocess.run(program, stdin=subprocess.DEVNULL, cwd=ROOT, env=environ, check=True)
+            subprocess.run(program, stdin=subprocess.DEVNULL, cwd=ROOT, env=WAITING | variable | os.environ, check=True)
             made.connect(address)
     return made
 
@@ -405,7 +404,7 @@ def _main() -> None:
     """Listen, let whoever started this go on, and serve."""
     gc.disable()  # it would go through four million objects again and again, a third of the time of the imports
     from flows.prefect import work_pool
-    from models import parent_death
+    from models import parent_death, report
     from tasks.dashboard import acting
     from tasks.operations import migrate
     from tasks.platform import supervision
@@ -443,6 +442,7 @@ def _main() -> None:
     sys.path[0] = str(Path(sys.argv[0]).parent)  # as for a script; `-m` put the folder of then there
     from flows.cli import main
 
+    report.style.LAYOUT = None  # nobody looks at the pictures of a command's loop, and margins are a tenth of its CPU
     end_with(main)
 
 

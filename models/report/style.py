@@ -6,7 +6,7 @@ import io
 import re
 import threading
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -24,6 +24,8 @@ MODEL_LOOKS = {
 SEQUENTIAL = "cividis"
 WIDTH_IN = 6.6
 """At 700 pixels on screen the 9.5 point text is 14 pixels high."""
+LAYOUT: Literal["constrained"] | None = "constrained"
+"""matplotlib measures every text to find the margins, for half of what a picture costs."""
 
 _STYLE: dict[str, Any] = {
     "font.family": "sans-serif",
@@ -66,7 +68,7 @@ def draw(paint: Callable[[Any], None], height_in: float = 3.2) -> bytes:
     from matplotlib.figure import Figure
 
     with _DRAWING, mpl.rc_context(_STYLE):
-        figure = Figure(figsize=(WIDTH_IN, height_in), layout="constrained")
+        figure = Figure(figsize=(WIDTH_IN, height_in), layout=LAYOUT)
         paint(figure)
         _write_plain_numbers(figure)
         buffer = io.BytesIO()
