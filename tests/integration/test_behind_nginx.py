@@ -10,13 +10,14 @@ import time
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import grpc
 import numpy as np
 import psutil
 import pytest
 
-from tasks.host import ports
+from tasks.host import ports, stores
 from tasks.host.http_guard import SERVE_TOKEN, token_of
 from tasks.host.workspace import Workspace
 from tests.certificates import certificate
@@ -24,7 +25,7 @@ from tests.conftest import Serve
 from tests.integration.test_page import Browser, serving
 from tests.nginx import Nginx, nginx
 from tests.over_grpc import call, typed_request
-from tests.serving import LiveServer, crown
+from tests.serving import LiveServer, crown, live_server
 
 pytestmark = pytest.mark.integration
 
@@ -61,10 +62,18 @@ def both(workspace: Workspace, serve: Serve, folder: Path, changes: dict[str, st
         yield Both(worker, before, replace(server, port=before.ports["models"]), bearer)
 
 
-@pytest.fixture
-def behind(workspace: Workspace, serve: Serve, tmp_path: Path) -> Iterator[Both]:
-    with both(workspace, serve, tmp_path) as started:
-        yield started
+@pytest.fixture(scope="module")
+def behind(tmp_path_factory: pytest.TempPathFactory, module_environment: None) -> Iterator[Both]:
+    """A pair for all tests that change nothing of it."""
+    workspace = Workspace(tmp_path_factory.mktemp("behind") / "workspace")
+    workspace.make()
+    stores.configure(workspace)
+    with contextlib.ExitStack() as servers:
+
+        def serve(*projects: str, **options: Any) -> LiveServer:
+            return servers.enter_context(live_server(workspace, *projects, **options))
+
+        yield servers.enter_context(both(workspace, serve, workspace.root))
 
 
 def test_a_token_is_asked_and_health_passes(behind: Both) -> None:

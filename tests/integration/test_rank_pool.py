@@ -291,7 +291,7 @@ RAISING = """
 """
 
 
-@pytest.mark.parametrize(("ranks", "where"), [(1, ""), (2, ""), (2, "and torch.distributed.get_rank() == 1")])
+@pytest.mark.parametrize(("ranks", "where"), [(1, ""), wide(2, ""), (2, "and torch.distributed.get_rank() == 1")])
 def test_an_error_in_a_rank_reaches_the_caller_with_its_traceback(pool, make_job, tmp_path, ranks, where):
     net = write_net(tmp_path, RAISING.format(where=where))
     job = make_job(net=net, ranks=ranks)
@@ -316,7 +316,7 @@ DYING = """
 """
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [wide(1), 2])
 def test_ranks_that_always_die_end_in_an_error_that_says_so(pool, make_job, tmp_path, ranks):
     with pytest.raises(TrainingError, match="SIGKILL"):
         pool.run(make_job(net=write_net(tmp_path, DYING), ranks=ranks, max_restarts=1))
@@ -355,7 +355,7 @@ GREEDY = """
 """
 
 
-@pytest.mark.parametrize("ranks", [1, 2])
+@pytest.mark.parametrize("ranks", [1, wide(2)])
 def test_a_rank_out_of_memory_says_what_would_help(pool, make_job, tmp_path, ranks):
     with pytest.raises(TrainingError, match=r"rank \d ran out of memory .*lower train.batch \(now 32\)"):
         pool.run(make_job(net=write_net(tmp_path, GREEDY), ranks=ranks))
