@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import inspect
+import io
 import json
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
@@ -13,13 +14,20 @@ from models.data.preparation import Preparation
 from models.inference import portable, row_values
 from models.inference.loaded_model import LoadedModel
 from models.inference.portable import MODEL_FILE
+from models.inputs.image import pictures
 from models.inputs.record import Form
 from models.kinds.data_kind import PerDataKind
+from models.project_spec.blocks import Image
 from models.serving.open_api import prediction_schema
 from models.sources import delimiter
 
 SCRIPT, SCHEMA, EXAMPLE, README = "predict.py", "schema.json", "example.json", "README.md"
-_MODULES = {portable: "loopline_model", row_values: "loopline_row_values", delimiter: "loopline_delimiter"}
+_MODULES = {
+    portable: "loopline_model",
+    row_values: "loopline_row_values",
+    pictures: "loopline_pictures",
+    delimiter: "loopline_delimiter",
+}
 """The modules that predict, the one that is called first, and their names where Loopline is not installed."""
 FILES = (MODEL_FILE, SCRIPT, *(f"{name}.py" for name in _MODULES.values()), SCHEMA, EXAMPLE, README)
 _SCRIPT = """# Predict the rows of a CSV or JSON file: python predict.py rows.csv
@@ -110,7 +118,16 @@ def _rows_of_series(preparation: Preparation) -> list[dict[str, Any]]:
 def _row_of_image(preparation: Preparation) -> list[dict[str, Any]]:
     image = preparation.required_pixels.image
     blank = bytes(image.height * image.width * image.channels)
-    return [{image.column: base64.b64encode(blank).decode()}]
+    return [{image.column: base64.b64encode(blank if image.resize is None else _png(image)).decode()}]
+
+
+def _png(image: Image) -> bytes:
+    """Return a file with a black picture."""
+    from PIL import Image as Pillow
+
+    stream = io.BytesIO()
+    Pillow.new("L" if image.channels == 1 else "RGB", (image.width, image.height)).save(stream, "PNG")
+    return stream.getvalue()
 
 
 _ROWS: PerDataKind[Callable[[Preparation], list[dict[str, Any]]]] = {
@@ -130,9 +147,11 @@ _EXAMPLES: dict[Form, Callable[[Any], Any]] = {
 
 def _readme(served: LoadedModel, facts: Mapping[str, str]) -> str:
     lines = "\n".join(f"* {name}: {value}" for name, value in facts.items())
+    pixels = served.preparation.pixels
+    needed = "onnxruntime pillow" if pixels is not None and pixels.image.resize is not None else "onnxruntime"
     return f"""# {served.project}, version {served.version}
 
-    pip install onnxruntime
+    pip install {needed}
     python {SCRIPT} {EXAMPLE}
 
 `{SCRIPT}` reads a CSV or JSON file of rows as the server of the model does, by the rules in

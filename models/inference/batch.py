@@ -25,6 +25,7 @@ from models.inference.portable import LABELS
 from models.inference.predict import Feed
 from models.inference.row_values import RowError
 from models.inference.windows import SeriesSchema, known_window
+from models.inputs.image.files import with_pixels
 from models.inputs.record import CategoryRecord, Form, InputRecord
 from models.inputs.types import is_number
 from models.kinds.data_kind import Kind, PerDataKind
@@ -82,9 +83,21 @@ def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
 
 def _rows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
     schema, first = input_schema(reading.preparation), 1
-    for rows, made in _featured(reading, _batches(reading, files, schema.columns)):
+    batches = _with_pixels(reading, _batches(reading, files, schema.columns), display_name)
+    for rows, made in _featured(reading, batches):
         schema.check_header(made.column_names, display_name)
         yield rows, schema.from_arrow(made, first, display_name)
+        first += rows.num_rows
+
+
+def _with_pixels(reading: ReadOptions, batches: Iterator[pa.Table], display_name: str) -> Iterator[pa.Table]:
+    """Yield the rows with pictures of any size as plain bytes, if the model takes such."""
+    pixels, first = reading.preparation.pixels, 1
+    for rows in batches:
+        try:
+            yield rows if pixels is None else with_pixels(rows, pixels.image, reading.base, first)
+        except DataError as error:
+            raise DataError(f"{display_name}: {error}") from error
         first += rows.num_rows
 
 

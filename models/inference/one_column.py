@@ -29,6 +29,7 @@ from models.inference.input_schema import (
 from models.inference.predict import Feed
 from models.inference.row_values import shown
 from models.inference.tensors import TensorSpec
+from models.inputs.image.pictures import FORMATS, levels_of, shape_of
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -73,16 +74,17 @@ class OneColumnSchema(InputSchema):
 
 
 class ImageSchema(OneColumnSchema):
-    """Takes images as `image`, uint8 (rows, height, width, channel)."""
+    """Takes images as `image`, uint8 (rows, height, width, channel); of any size if `data.image.resize` is set."""
 
     def __init__(self, preparation: Preparation) -> None:
         self._image = image = preparation.required_pixels.image
+        self._resized = None if image.resize is None else shape_of(image.model_dump())
         self._shape = (image.height, image.width, image.channels)
         self._size = image.height * image.width * image.channels
         super().__init__(image.column, TensorSpec(IMAGE, "UINT8", (-1, *self._shape)), preparation.target.columns)
 
     def read(self, values: Sequence[Any], name: str) -> np.ndarray:
-        """Return images from nested lists, or base64 of their bytes."""
+        """Return images from nested lists, or base64 of their bytes, or of files."""
         return np.stack(
             [self._pixels(value, f"row {number}, column {name!r}") for number, value in enumerate(values, 1)]
         )
@@ -108,23 +110,31 @@ class ImageSchema(OneColumnSchema):
     def item_schema(self) -> Schema | None:
         """Return the JSON Schema of an image: nested lists of pixel values."""
         schema: Schema = {"type": ["integer", "boolean"], "minimum": 0, "maximum": 255}
+        if self._resized is not None:
+            pixel: Schema = {"anyOf": [schema, {"type": "array", "items": schema, "minItems": 1, "maxItems": 4}]}
+            row: Schema = {"type": "array", "items": pixel, "minItems": 1}
+            return {"type": "array", "items": row, "minItems": 1}
         for size in reversed(self._shape):
             schema = {"type": "array", "items": schema, "minItems": size, "maxItems": size}
         return schema
 
     def record_schema(self) -> Schema:
-        """Return the JSON Schema of an object with the image: base64 of its bytes."""
+        """Return the JSON Schema of an object with the image: base64 of its bytes, or of a file."""
+        if self._resized is not None:
+            return self._record({"contentMediaType": "image/*", "description": self._expected()})
         length = -(-self._size // 3) * 4
         tail = {0: "", 1: "[A-Za-z0-9+/][AQgw]==", 2: "[A-Za-z0-9+/]{2}[AEIMQUYcgkosw048]="}[self._size % 3]
         image = {
-            "type": "string",
-            "contentEncoding": "base64",
             "pattern": f"^[A-Za-z0-9+/]{{{self._size // 3 * 4}}}{tail}$",
             "minLength": length,
             "maxLength": length,
             "description": f"{self._size} bytes: {self._dimensions()} (height, width, channel) of levels 0 to 255.",
         }
-        return {"type": "object", "properties": {self.columns[0]: image}, "required": self.columns}
+        return self._record(image)
+
+    def _record(self, image: Schema) -> Schema:
+        described = {"type": "string", "contentEncoding": "base64", **image}
+        return {"type": "object", "properties": {self.columns[0]: described}, "required": self.columns}
 
     def _pixels(self, value: Any, where: str) -> np.ndarray:
         if isinstance(value, str):
@@ -137,6 +147,8 @@ class ImageSchema(OneColumnSchema):
             levels = np.array("ragged")
         if levels.dtype.kind == "f" and np.isin(levels, np.arange(256)).all():  # JSON's 1.0 is a whole number
             levels = levels.astype(np.uint8)
+        if self._resized is not None:
+            return self._levels_of(levels, where)
         if levels.dtype.kind not in "iub" or levels.shape not in (self._shape, self._shape[:2], (self._size,)):
             raise DataError(
                 f"{where}: got {levels.dtype} of shape {list(levels.shape)}, expected whole numbers from 0 to 255 in "
@@ -146,11 +158,23 @@ class ImageSchema(OneColumnSchema):
             raise DataError(f"{where}: got {levels.shape[0]} x {levels.shape[1]}, expected {self._dimensions()}")
         return _levels(levels, where).reshape(self._shape)
 
+    def _levels_of(self, value: bytes | np.ndarray, where: str) -> np.ndarray:
+        assert self._resized is not None
+        try:
+            return levels_of(value, self._resized)
+        except ValueError as error:
+            raise DataError(f"{where}: got {error}") from None
+
+    def _expected(self) -> str:
+        return f"{self._size} bytes" if self._resized is None else f"a file of {', '.join(FORMATS)} of any size"
+
     def _decoded(self, text: str, where: str) -> np.ndarray:
         try:
             content = base64.b64decode(text, validate=True)
         except (binascii.Error, ValueError):
-            raise DataError(f"{where}: got text that is no base64, expected that of {self._size} bytes") from None
+            raise DataError(f"{where}: got text that is no base64, expected that of {self._expected()}") from None
+        if self._resized is not None:
+            return self._levels_of(content, where)
         if len(content) != self._size:
             raise DataError(f"{where}: got {len(content)} bytes, expected {self._size} = {self._dimensions()}")
         return np.frombuffer(content, np.uint8)

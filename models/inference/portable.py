@@ -1,7 +1,7 @@
 """The part of inference that runs where Loopline is not installed: rows to inputs of a graph, and its predictions.
 
-This file, `models/inference/row_values.py` and `models/sources/delimiter.py` need numpy and ONNX Runtime alone and
-import nothing else of Loopline.
+This file, `models/inference/row_values.py`, `models/inputs/image/pictures.py` and `models/sources/delimiter.py` need
+numpy and ONNX Runtime alone, for pictures of any size Pillow too, and import nothing else of Loopline.
 Their text goes into each registered version, where this one is MLflow's `pyfunc` loader, and into each edge bundle
 (`models/export/bundle.py`); batch prediction and the server call them. So there is one rule for the values that a model
 takes and one for the columns that it returns.
@@ -32,6 +32,7 @@ from models.inference.row_values import (
     numbers,
     texts,
 )
+from models.inputs.image.pictures import levels_of, shape_of
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -200,6 +201,8 @@ class Predictor:
             shape = self._session.get_inputs()[0].shape[1:]
             (part,) = self._inputs["image"]
             images = [base64.b64decode(image) for image in _column(columns, part["name"])]
+            if part.get("image", {}).get("resize") is not None:
+                return {"image": np.stack([_resized(image, part["image"], row) for row, image in enumerate(images, 1)])}
             return {"image": np.stack([np.frombuffer(image, np.uint8).reshape(shape) for image in images])}
         return {"series": self._last_windows(columns)}
 
@@ -250,6 +253,13 @@ class Predictor:
             return read_texts(self._session, feed["text"], characters["alphabet"], characters["length"])
         names = self._output_names
         return dict(zip(names, run_in_passes(self._session, names, feed, self._rows_a_pass), strict=True))
+
+
+def _resized(content: bytes, image: Mapping[str, Any], row: int) -> np.ndarray:
+    try:
+        return levels_of(content, shape_of(image))
+    except ValueError as error:
+        raise RowError(f"row {row}, column {image['column']!r}: got {error}") from error
 
 
 def _inputs_by_form(preparation: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -77,9 +77,9 @@ STEPS = (
     Step(
         "ingest",
         external=("source", "feedback", "previous"),
-        reads=("data.source", "data.kind", "data.id", "data.na_is_text"),
+        reads=("data.source", "data.kind", "data.id", "data.na_is_text", "data.image"),
         code=("tasks.steps.ingest",),
-        libraries=("pyarrow", "rdata"),
+        libraries=("pyarrow", "rdata", "pillow"),
         references=("data.source",),
     ),
     Step(

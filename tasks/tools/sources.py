@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from models.errors import DataError, UserCodeError
 from models.files import write_bytes
+from models.inputs.image.files import with_pixels, with_plain_bytes
 from models.project_spec.blocks import Spec
 from models.sources.address import is_address
 from models.sources.package import PackageSource, parse
@@ -60,9 +61,10 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
     """
     data = spec.data
     loaded = scheme_of(data.source).read(Source(data.source, base), functools.partial(fetch, cache=cache))
+    rows = loaded.rows if data.image is None else with_plain_bytes(loaded.rows, data.image, base)
     try:
-        return read_source(
-            loaded.rows,
+        table = read_source(
+            rows,
             loaded.display_name,
             data.id,
             is_text=data.kind == "text",
@@ -72,6 +74,7 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
         if "expected a pandas DataFrame" in str(error):
             raise UserCodeError(f"{error}: end the function with `return frame`") from error
         raise
+    return table if data.image is None else with_pixels(table, data.image, base)
 
 
 def _check_pin(content: bytes, package: PackageSource, source: str) -> None:

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.errors import DataError
+from models.inputs.image.pictures import is_file
 from models.inputs.image.record import ImageInput
 from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors
 from models.inputs.record import LearntFiles
@@ -37,10 +38,12 @@ def pixels_of(column: pa.ChunkedArray, image: Image, positions: np.ndarray | Non
     if len(wrong):
         got = pc.binary_length(column)[int(wrong[0])].as_py()
         rows = (wrong if positions is None else positions[wrong])[:5] + 1
+        are_files = is_file(column[int(wrong[0])].as_py() or b"")
+        cure = "these are files: say `data.image.resize: crop`" if are_files else "correct data.image, or the source"
         raise DataError(
             f"data.image.column {image.column!r}: {len(wrong)} images have another size, first in rows "
             f"{', '.join(map(str, rows))} ({got} bytes), expected {size} = {image.height} x {image.width} x "
-            f"{image.channels}: correct data.image, or the source"
+            f"{image.channels}: {cure}"
         )
     flat = np.concatenate([_bytes(chunk, size) for chunk in column.chunks] or [np.zeros(0, dtype=np.uint8)])
     return flat.reshape(-1, image.height, image.width, image.channels)

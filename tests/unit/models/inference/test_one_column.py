@@ -1,6 +1,7 @@
 """Rows of images (nested lists, base64, tensors) and of texts."""
 
 import base64
+import io
 import re
 
 import jsonschema
@@ -9,9 +10,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from PIL import Image as Pillow
 
 from models.errors import DataError
 from models.inference.one_column import ImageSchema, TextSchema
+from models.inputs.image.pictures import levels_of, shape_of
 from models.inputs.image.record import ImageInput
 from models.project_spec.blocks import Image
 from tests.finished_jobs import image_preparation
@@ -64,6 +67,45 @@ def test_columns_beside_the_image_are_kept_but_for_the_target() -> None:
 def test_an_image_that_does_not_do_is_told_with_its_row(value: object, said: str) -> None:
     with pytest.raises(DataError, match=f"row 2, column 'picture'.*{said}"):
         SCHEMA.from_records([{"picture": TEXT}, {"picture": value}])
+
+
+def resizing_schema(**keys: str) -> ImageSchema:
+    image = Image(column="picture", height=2, width=3, channels=1, **{"resize": "stretch", **keys})  # type: ignore[arg-type]
+    preparation = image_preparation()
+    pixels = preparation.required_pixels.model_copy(update={"image": image, "name": "picture"})
+    return ImageSchema(preparation.model_copy(update={"inputs": [pixels]}))
+
+
+def test_a_picture_of_any_size_is_served_as_it_is_trained() -> None:
+    schema, wide = resizing_schema(), LEVELS[..., 0].repeat(7, axis=0).repeat(5, axis=1)
+    stream = io.BytesIO()
+    Pillow.fromarray(wide).save(stream, "PNG")
+    trained = levels_of(stream.getvalue(), shape_of(schema._image.model_dump()))
+    file = base64.b64encode(stream.getvalue()).decode()
+    for value in (file, wide.tolist(), wide[..., None].tolist()):
+        np.testing.assert_array_equal(schema.from_records([{"picture": value}]).feed["image"], trained[None])
+    for value in (TEXT, LEVELS.tolist()):
+        np.testing.assert_array_equal(schema.from_records([{"picture": value}]).feed["image"], LEVELS[None])
+    assert jsonschema.Draft202012Validator(schema.record_schema()).is_valid({"picture": file})
+    item = schema.item_schema()
+    assert item is not None
+    assert jsonschema.Draft202012Validator(item).is_valid(wide.tolist())
+
+
+@pytest.mark.parametrize(
+    ("value", "said"),
+    [
+        ("AAE", "no base64, expected that of a file of PNG, JPEG, WEBP, GIF of any size"),
+        ("AAEC", "got 3 bytes that cannot be read .of another format."),
+        ([[0, 1], [2]], "expected whole numbers from 0 to 255"),
+        ([[0, 0.5]], "expected whole numbers from 0 to 255"),
+        ([[0, 256]], "got levels from 0 to 256, expected 0 to 255"),
+        ([], "expected whole numbers from 0 to 255"),
+    ],
+)
+def test_what_is_no_picture_of_any_size_is_told_with_its_row(value: object, said: str) -> None:
+    with pytest.raises(DataError, match=f"row 2, column 'picture'.*{said}"):
+        resizing_schema().from_records([{"picture": TEXT}, {"picture": value}])
 
 
 def test_a_tensor_is_images_flat_or_not() -> None:

@@ -2,6 +2,7 @@
 
 import ast
 import base64
+import io
 import json
 import math
 import sys
@@ -12,6 +13,7 @@ import numpy as np
 import onnx
 import pandas as pd
 import pytest
+from PIL import Image as Pillow
 
 from models.data.preparation import Preparation
 from models.data.text import window_starts, windows_of
@@ -32,6 +34,7 @@ from models.inference.predict import predict, session
 from models.inference.row_values import RowError
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.numeric.record import NumericInput
+from models.project_spec.blocks import Image
 from models.sources.code_points import code_points
 from tests.finished_jobs import ExportedJob
 from tests.served_models import preparation_of, write_served
@@ -134,7 +137,13 @@ def test_it_imports_nothing_of_ours() -> None:
         tree = ast.parse(text)
         names = {name.name for node in ast.walk(tree) if isinstance(node, ast.Import) for name in node.names}
         names |= {str(node.module) for node in ast.walk(tree) if isinstance(node, ast.ImportFrom)}
-        assert names - set(sys.stdlib_module_names) - own <= {"collections.abc", "numpy", "onnxruntime", "pandas"}
+        assert names - set(sys.stdlib_module_names) - own <= {
+            "collections.abc",
+            "numpy",
+            "onnxruntime",
+            "pandas",
+            "PIL",
+        }
 
 
 @pytest.fixture
@@ -224,3 +233,33 @@ def test_models_from_before_version_2_of_the_preparation_are_read(tmp_path: Path
     (tmp_path / "rows.json").write_text(json.dumps(rows))
     before, now = (Predictor(open_session(tmp_path / f"{name}.onnx")) for name in ("old", "model"))
     assert before.records(tmp_path / "rows.json") == now.records(tmp_path / "rows.json")
+
+
+def test_pictures_of_any_size_are_read_where_loopline_is_not_installed(tmp_path: Path) -> None:
+    image = Image(column="picture", height=2, width=3, channels=1, resize="crop")
+    part = {"name": "picture", "form": "image", "image": image.model_dump()}
+    preparation = {"kind": "image", "version": 2, "target": {"classes": None}, "inputs": [part], "characters": None}
+
+    class Session:
+        """Answers with the levels that it got."""
+
+        def get_modelmeta(self):
+            return SimpleNamespace(custom_metadata_map={PREPARATION_KEY: json.dumps(preparation)})
+
+        def get_inputs(self):
+            return [SimpleNamespace(shape=["batch", 2, 3, 1])]
+
+        def get_outputs(self):
+            return [SimpleNamespace(name="prediction")]
+
+        def run(self, names, feed):
+            return [feed["image"].reshape(len(feed["image"]), -1).sum(axis=1).astype(float)]
+
+    stream = io.BytesIO()
+    Pillow.new("RGB", (30, 20), (9, 9, 9)).save(stream, "PNG")
+    rows = tmp_path / "rows.json"
+    rows.write_text(json.dumps([{"picture": base64.b64encode(stream.getvalue()).decode()}]))
+    assert Predictor(Session()).records(rows) == [{"prediction": 54.0}]
+    rows.write_text(json.dumps([{"picture": base64.b64encode(stream.getvalue()[:40]).decode()}]))
+    with pytest.raises(RowError, match="row 1, column 'picture': got 40 bytes that cannot be read"):
+        Predictor(Session()).records(rows)

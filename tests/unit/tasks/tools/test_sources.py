@@ -113,3 +113,38 @@ def test_a_folder_of_text_is_a_source(tmp_path, cache):
     (tmp_path / "books" / "a.txt").write_text("one\n")
     books = Spec.model_validate({"name": "t", "data": {"source": "books", "kind": "text"}})
     assert ingest(books, tmp_path, cache).column("text").to_pylist() == ["one", "two"]
+
+
+PICTURES = """
+import io
+
+import numpy
+import pandas
+import pyarrow
+from PIL import Image
+
+LEVELS = numpy.full((9, 30, 3), 7, numpy.uint8)
+
+
+def arrays():
+    return pandas.DataFrame({"image": [LEVELS, LEVELS[:, :2]], "y": [0, 1]})
+
+
+def files(project):
+    stream = io.BytesIO()
+    Image.fromarray(LEVELS).save(stream, "PNG")
+    (project / "a.png").write_bytes(stream.getvalue())
+    return pyarrow.table({"image": [stream.getvalue()] * 2, "y": [0, 1]})
+
+
+def paths(project):
+    return pandas.DataFrame({"image": ["a.png", "a.png"], "y": [0, 1]})
+"""
+
+
+def test_a_users_function_gives_pictures_of_any_size(tmp_path, cache):
+    (tmp_path / "own.py").write_text(PICTURES)
+    data = {"target": "y", "kind": "image", "image": {"height": 2, "width": 2, "resize": "crop"}}
+    for function in ("arrays", "files", "paths"):
+        named = Spec.model_validate({"name": "t", "data": {**data, "source": f"./own.py:{function}"}})
+        assert ingest(named, tmp_path, cache).column("image").to_pylist() == [bytes([7] * 4)] * 2
