@@ -136,6 +136,13 @@ _ROWS: PerDataKind[Callable[[Preparation], list[dict[str, Any]]]] = {
     "series": _rows_of_series,
     "text": lambda preparation: [{preparation.required_characters.column: "Once upon a time"}],
 }
+_NEEDED: PerDataKind[Callable[[Preparation], str]] = {
+    "table": lambda preparation: "onnxruntime",
+    "image": lambda preparation: f"onnxruntime{'' if preparation.required_pixels.image.resize is None else ' pillow'}",
+    "series": lambda preparation: "onnxruntime",
+    "text": lambda preparation: "onnxruntime",
+}
+"""The packages that the script needs."""
 _EXAMPLES: dict[Form, Callable[[Any], Any]] = {
     "number": lambda part: part.fill,
     "time": lambda part: datetime.fromtimestamp(part.high, UTC).date().isoformat(),
@@ -147,8 +154,7 @@ _EXAMPLES: dict[Form, Callable[[Any], Any]] = {
 
 def _readme(served: LoadedModel, facts: Mapping[str, str]) -> str:
     lines = "\n".join(f"* {name}: {value}" for name, value in facts.items())
-    pixels = served.preparation.pixels
-    needed = "onnxruntime pillow" if pixels is not None and pixels.image.resize is not None else "onnxruntime"
+    needed = _NEEDED[served.preparation.kind](served.preparation)
     return f"""# {served.project}, version {served.version}
 
     pip install {needed}

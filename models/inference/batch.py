@@ -82,8 +82,17 @@ def examples(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
 
 
 def _rows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
+    batches = _batches(reading, files, input_schema(reading.preparation).columns)
+    yield from _fed(reading, batches, display_name)
+
+
+def _pictures(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
+    batches = _batches(reading, files, input_schema(reading.preparation).columns)
+    yield from _fed(reading, _with_pixels(reading, batches, display_name), display_name)
+
+
+def _fed(reading: ReadOptions, batches: Iterator[pa.Table], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
     schema, first = input_schema(reading.preparation), 1
-    batches = _with_pixels(reading, _batches(reading, files, schema.columns), display_name)
     for rows, made in _featured(reading, batches):
         schema.check_header(made.column_names, display_name)
         yield rows, schema.from_arrow(made, first, display_name)
@@ -92,10 +101,10 @@ def _rows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Ite
 
 def _with_pixels(reading: ReadOptions, batches: Iterator[pa.Table], display_name: str) -> Iterator[pa.Table]:
     """Yield the rows with pictures of any size as plain bytes, if the model takes such."""
-    pixels, first = reading.preparation.pixels, 1
+    image, first = reading.preparation.required_pixels.image, 1
     for rows in batches:
         try:
-            yield rows if pixels is None else with_pixels(rows, pixels.image, reading.base, first)
+            yield with_pixels(rows, image, reading.base, first)
         except DataError as error:
             raise DataError(f"{display_name}: {error}") from error
         first += rows.num_rows
@@ -285,7 +294,7 @@ def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> 
 
 _EXAMPLES: PerDataKind[Callable[[ReadOptions, Sequence[Path], str], Iterator[tuple[pa.Table, Feed]]]] = {
     "table": _rows,
-    "image": _rows,
+    "image": _pictures,
     "series": _windows,
     "text": _rows,
 }
