@@ -68,8 +68,6 @@ TRIALS, TRIALS_FILE = "trials", "trials.json"
 FAMILIES_FILE = "families.json"
 """The jobs of each family's best trial, by its name: beside the step's output, for the card of this machine."""
 FIRST_ROUND = "loopline.first_round"
-DRAWS = {"trials", "budget_s", "patience", "space"}
-"""Keys of the search by which a spec asks for drawn trials, also where bags follow."""
 MOST_MEMBERS: PerDataKind[int] = {"table": 2, "image": 1, "series": 1, "text": 1}
 """Models of one family in an ensemble of a table, at most; of a series one: see docs/decisions/0042."""
 
@@ -230,20 +228,12 @@ class _Search:
             return True
         is_choice, trials = self._space.is_choice, optuna_study.trials_of(self._study)
         first_trials = self._first_trials() if is_choice else []
-        if is_choice and self._position >= len(first_trials) and self._ends_with_bags(trials):
-            return True
         is_first = self._position < len(first_trials) and self._spec.budget_s is None
         if left_s(trials, self._budget_s(trials), first_trials[self._position][NET] if is_first else None) <= 0:
             return True
         patience = self._spec.patience or self._space.patience or (PATIENCE if is_choice else None)
         tolerance = TOLERANCE * self._first_round.gain
         return patience is not None and is_stalled(trials, self._direction, patience, tolerance, len(first_trials))
-
-    def _ends_with_bags(self, trials: list[Trial]) -> bool:
-        """Return whether bags of several families take the place of drawn trials, for which no key of the spec asks."""
-        candidates = self._going_on(trials, 1)
-        has_bags = len(candidates) > 1 and self._model_choice().has_bags(candidates)
-        return has_bags and not DRAWS & self._spec.model_fields_set
 
     def _budget_s(self, trials: list[Trial]) -> float:
         """Return the budget of the search in work; infinite without one."""
@@ -426,11 +416,7 @@ class _Search:
 
     def _choose(self, trials: list[Trial]) -> Choice:
         """Return the chosen model; see `ModelChoice`."""
-        num_candidates = MOST_MEMBERS[self._loop.spec.data.kind] if self._spec.ensemble else 1
-        return self._model_choice().choose(trials, self._going_on(trials, num_candidates), self._first_round)
-
-    def _model_choice(self) -> ModelChoice:
-        return ModelChoice(
+        choice = ModelChoice(
             self._loop,
             Preparation.load(self._inputs["prepare"].folder),
             self._space,
@@ -438,11 +424,9 @@ class _Search:
             lambda candidates: self._compared(candidates, self._spec.ensemble),
             lambda trial, fold: self._job(trial.params, self._folder_of(trial.params), fold, 0),
         )
-
-    def _going_on(self, trials: list[Trial], count: int) -> dict[str, Trial]:
-        """Return the candidates of the families that the first round has left."""
-        families = self._first_round.families
-        return self._candidates([trial for trial in trials if trial.params.get(NET) in families], count)
+        going_on = [trial for trial in trials if trial.params.get(NET) in self._first_round.families]
+        num_candidates = MOST_MEMBERS[self._loop.spec.data.kind] if self._spec.ensemble else 1
+        return choice.choose(trials, self._candidates(going_on, num_candidates), self._first_round)
 
     def _log_pictures(self, trials: list[Trial], importances: Mapping[str, float], best: Trial) -> None:
         from models.report.training_figures import search_figures

@@ -96,10 +96,6 @@ class ModelChoice:
         }
         return Choice(best if model.weights else next(iter(model.members.values())), facts, costs)
 
-    def has_bags(self, candidates: Mapping[str, Trial]) -> bool:
-        """Return whether bags of all these trials' models will be trained."""
-        return not self._why_no_bag(candidates) and bool(bagged(candidates, candidates))
-
     def _model(self, best: Trial, candidates: Mapping[str, Trial], compared: Comparison | None, where: str) -> _Model:
         """Return the ensemble of the candidates that is better, or the best trial's model."""
         name, direction = self.metric.name, self.metric.direction

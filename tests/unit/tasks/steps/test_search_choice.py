@@ -9,7 +9,6 @@ import pytest
 from safetensors.numpy import save_file
 
 from models.metrics.metrics import METRICS
-from models.nets.catalogue import BAG_S
 from models.project_spec.blocks import Spec
 from models.training.costs.summary import Costs
 from models.training.families import search_space
@@ -35,9 +34,7 @@ ON_ALL_ROWS = document(
 )
 
 
-def chooser_of(
-    place: Path, scores: dict[str, Any], num_rows: int = 300, **search: Any
-) -> tuple[ModelChoice, dict[str, Trial], list[Any]]:
+def choice_of(place: Path, scores: dict[str, Any], num_rows: int = 300, **search: Any) -> tuple[Choice, list[Any]]:
     spec = Spec.model_validate({"name": "t", "data": {"source": "d.csv", "target": "y"}, "search": search})
     tensors = {}
     for split, count in (("train", num_rows), ("validation", 60)):
@@ -72,12 +69,8 @@ def chooser_of(
         Trial(number=number, state="complete", params={"model.net": net}, value=ON_VALIDATION["scores"][net]["value"])
         for number, net in enumerate(NETS)
     ]
-    return chooser, dict(zip(NETS, trials, strict=True)), calls
-
-
-def choice_of(place: Path, scores: dict[str, Any], num_rows: int = 300, **search: Any) -> tuple[Choice, list[Any]]:
-    chooser, candidates, calls = chooser_of(place, scores, num_rows, **search)
-    return chooser.choose([*candidates.values()], candidates, FirstRound(families=[*NETS], out={})), calls
+    candidates = dict(zip(NETS, trials, strict=True))
+    return chooser.choose(trials, candidates, FirstRound(families=[*NETS], out={})), calls
 
 
 def test_bags_are_joined_by_what_all_rows_say(tmp_path: Path):
@@ -113,10 +106,3 @@ def test_what_validation_chose_stays_where_there_are_no_bags(tmp_path: Path, cha
     assert choice.facts["params"]["model.net"] == "mlp"
     assert "model.folds" not in choice.facts["params"]
     assert choice.facts["bag"].startswith(f"no: {reason}")
-
-
-def test_bags_follow_unless_one_of_the_models_is_too_much_work(tmp_path: Path):
-    chooser, candidates, _ = chooser_of(tmp_path, ON_ALL_ROWS)
-    assert chooser.has_bags(candidates)
-    assert not chooser.has_bags({**candidates, "mlp": candidates["mlp"].model_copy(update={"work_s": BAG_S})})
-    assert not chooser_of(tmp_path, ON_ALL_ROWS, bag=False)[0].has_bags(candidates)
