@@ -72,11 +72,11 @@ def script(home: Loopline, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.mark.usefixtures("script")
 def test_import_loopline_has_the_same_model_and_leaves_no_trace(home: Loopline, server: LiveServer):
-    again = loopline.run(name="penguins")
+    again = loopline.run(name="whole")
     assert (again.ran, again.verdict, again.version) == (False, "promoted", "1")
     assert Path(urlsplit(again.addresses["card"]).path).is_file()
     assert "<iframe srcdoc" in again._repr_html_()
-    model = loopline.load("penguins")
+    model = loopline.load("whole")
     rows = pd.read_csv(PENGUINS).iloc[5:25:2].dropna()
     predicted = model.predict(rows)
     assert predicted.index.equals(rows.index)
@@ -86,9 +86,9 @@ def test_import_loopline_has_the_same_model_and_leaves_no_trace(home: Loopline, 
     with pytest.raises(loopline.LooplineError, match=r"^the frame: .*'island'") as caught:
         model.predict(rows.drop(columns="island"))
     assert "\n" not in str(caught.value)
-    logged = home("monitor", "penguins").ok().out
+    logged = home("monitor", "whole").ok().out
     assert model.predict(rows, log=True).label.equals(predicted.label)
-    assert home("monitor", "penguins").ok().out != logged
+    assert home("monitor", "whole").ok().out != logged
 
 
 @pytest.mark.wide
@@ -101,11 +101,11 @@ def test_ctrl_c_ends_a_loop_with_its_books_closed(home: Loopline, capfd: pytest.
 
     threading.Thread(target=interrupt).start()
     with pytest.raises(KeyboardInterrupt):
-        loopline.run(name="penguins", settings={"train.epochs": 100_000, "train.patience": 100_000})
-    last = last_loop(Workspace(home.home).state / "projects" / "penguins")
+        loopline.run(name="whole", settings={"train.epochs": 100_000, "train.patience": 100_000})
+    last = last_loop(Workspace(home.home).state / "projects" / "whole")
     assert last is not None
     assert last.state in ("cancelled", "failed"), "by itself, or by the reaper after four seconds"
-    assert loopline.load("penguins").version == "1"
+    assert loopline.load("whole").version == "1"
     assert not [line for line in leftovers(home.home) if "flows.cli run" in line]
 
 
