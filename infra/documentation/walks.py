@@ -67,6 +67,7 @@ WALKS = (
             "tasks.steps.promote",
             "tasks.steps.card",
             "tasks.steps.card_decision",
+            "tasks.steps.card_families",
             "tasks.loop.step_cache",
             "tasks.tools.sources",
             "tasks.tools.expectations",

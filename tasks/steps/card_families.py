@@ -14,7 +14,8 @@ from models.training.job import COMPANIONS, TrainingJob, TrainingResult
 from tasks.loop.inputs import Input
 from tasks.loop.jobs import tensors
 from tasks.ranks.rank_pool import RankPool
-from tasks.steps.search import FAMILIES_FILE, TRIALS
+from tasks.steps.search import TRIALS
+from tasks.steps.search_choice import FAMILIES_FILE
 
 
 class FinishedTrial(NamedTuple):

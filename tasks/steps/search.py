@@ -56,7 +56,7 @@ from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.places import find_search_place
 from tasks.ranks.trials import PlacedTrials
 from tasks.state.outbox import LOOP_RUN
-from tasks.steps.search_choice import Choice, ModelChoice
+from tasks.steps.search_choice import FAMILIES_FILE, Choice, ModelChoice
 from tasks.tools import optuna_study
 from tasks.tools.optuna_study import RunningTrial
 
@@ -65,8 +65,6 @@ if TYPE_CHECKING:
 
 BEST_FILE = "best.json"
 TRIALS, TRIALS_FILE = "trials", "trials.json"
-FAMILIES_FILE = "families.json"
-"""The jobs of each family's best trial, by its name: beside the step's output, for the card of this machine."""
 FIRST_ROUND = "loopline.first_round"
 MOST_MEMBERS: PerDataKind[int] = {"table": 2, "image": 1, "series": 1, "text": 1}
 """Models of one family in an ensemble of a table, at most; of a series one: see docs/decisions/0042."""
@@ -396,11 +394,8 @@ class _Search:
         importances = optuna_study.importances(self._study)
         write_json(self._folder / BEST_FILE, chosen["params"])
         write_json(self._folder / TRIALS_FILE, [trial.model_dump() for trial in trials])
-        candidates = self._candidates(trials, 1)
-        jobs = {
-            name: self._job(trial.params, self._folder_of(trial.params), None, 0) for name, trial in candidates.items()
-        }
-        write_json(self._folder / FAMILIES_FILE, {name: task.as_json() for name, task in jobs.items()})
+        jobs = {name: self._model_of(trial).as_json() for name, trial in self._candidates(trials, 1).items()}
+        write_json(self._folder / FAMILIES_FILE, jobs)
         self._log_pictures(trials, importances, best)
         counts = {state: sum(trial.state == state for trial in trials) for state in ("complete", "pruned", "failed")}
         result = {

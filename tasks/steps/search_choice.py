@@ -26,6 +26,8 @@ from models.training.search_course import (
 from models.training.search_space import NET, Trial, best_of, settings_of
 from tasks.loop.loop import Loop
 
+FAMILIES_FILE = "families.json"
+"""The jobs of each family's best trial, by its name: beside the step's output, for the card of this machine."""
 ALL_ROWS = "on all training and validation rows, each judged by models of other folds"
 
 

@@ -11,7 +11,7 @@ from models.project_spec.blocks import Model, Train
 from models.training.job import COMPANIONS, TrainingJob, TrainingResult
 from tasks.steps import card_families
 from tasks.steps.card_families import family_rows, finished_trials, without_other_columns
-from tasks.steps.search import FAMILIES_FILE
+from tasks.steps.search_choice import FAMILIES_FILE
 
 FAMILIES = [
     {"family": "trees", "trials": 2, "value": 0.91234, "device_seconds": 1.2345, "outcome": "chosen"},
