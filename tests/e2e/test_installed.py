@@ -195,6 +195,54 @@ def test_commands_load_our_packages_alone(installed: Installed) -> None:
     assert "train" in installed("plan", "churn").ok().out
 
 
+WALK = """
+import sys, click
+from loopline.launcher import main
+sys.argv = ["loopline", "--version"]
+try:
+    main()
+except SystemExit:
+    from flows.cli import loopline as group
+def walk(command, path):
+    print(" ".join(path))
+    command.get_help(click.Context(command))
+    for name in command.list_commands(None) if isinstance(command, click.Group) else ():
+        walk(command.get_command(click.Context(command), name), [*path, name])
+walk(group, ["loopline"])
+"""
+
+
+def test_every_command_loads_our_packages_alone(installed: Installed) -> None:
+    """In one process, since each of them would cost half a second."""
+    python = installed.program.with_name("python")
+    walk = subprocess.run(
+        [python, "-c", WALK], cwd=installed.home, env=installed.environment, capture_output=True, text=True, check=False
+    )
+    assert walk.returncode == 0, walk.stderr
+    assert {"loopline run", "loopline serve", "loopline doctor"} <= set(walk.stdout.splitlines())
+
+
+CHILD = """\
+import os, pathlib, subprocess, sys
+child = subprocess.run([sys.executable, "-c", "import os, sys; print(os.environ, sys.path)"], stdout=subprocess.PIPE)
+pathlib.Path("child.txt").write_bytes(child.stdout)
+def error(target, prediction):
+    return float(abs(target - prediction).mean())
+METRIC = {"value": error, "direction": "minimize", "tasks": ["regression"]}
+"""
+
+
+def test_a_child_of_own_code_sees_nothing_of_loopline(installed: Installed) -> None:
+    (installed.home / "costs.py").write_text(CHILD)
+    installed("check-row", "./costs.py:METRIC").ok()
+    told = (installed.home / "child.txt").read_text()
+    assert str(installed.home) in told, "PYTHONPATH of the team is as it was"
+    assert "loopline/program" not in told
+    (installed.home / "costs.py").write_text(CHILD.replace("import os, pathlib", "import models.costs, os, pathlib"))
+    refused = installed("check-row", "./costs.py:METRIC")
+    assert "here 'models' is a package of Loopline's: if yours is meant" in refused.out + refused.err
+
+
 @pytest.mark.wide
 @pytest.mark.timeout(900)  # all of it starts cold
 def test_a_loop_a_platform_and_a_server_load_our_packages_alone(installed: Installed) -> None:
