@@ -99,7 +99,7 @@ def test_ctrl_c_ends_a_loop_with_its_books_closed(home: Loopline, capfd: pytest.
             time.sleep(PAUSE_S)
         os.kill(os.getpid(), signal.SIGINT)
 
-    threading.Thread(target=interrupt).start()
+    threading.Thread(target=interrupt, daemon=True).start()
     with pytest.raises(KeyboardInterrupt):
         loopline.run(name="whole", settings={"train.epochs": 100_000, "train.patience": 100_000})
     last = last_loop(Workspace(home.home).state / "projects" / "whole")
