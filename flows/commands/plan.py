@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import time
+from typing import Any
 
 import click
 
@@ -71,10 +72,7 @@ def command(project: str, overrides: tuple[str, ...], cluster: str | None, is_pr
         options.print_json(
             [
                 {
-                    "step": step.step,
-                    "state": step.state,
-                    "reasons": step.reasons,
-                    "reads": _seen(step),
+                    **_facts(step),
                     **probes.get(step.step, {}),
                     **({"bag": bags} if bags and step.step == "search" else {}),
                 }
@@ -114,6 +112,10 @@ def _bags(step_cache: StepCache, spec: Spec) -> str:
     result = record.result if record is not None else {}
     rows = result.get("rows")
     return bag_plan(spec, families_of(spec), result.get("task"), rows["train"] + rows["validation"] if rows else None)
+
+
+def _facts(step: PlannedStep) -> dict[str, Any]:
+    return {"step": step.step, "state": step.state, "reasons": step.reasons, "reads": _seen(step)}
 
 
 def _seen(step: PlannedStep) -> list[str]:
