@@ -261,11 +261,8 @@ def environment() -> str:
 
 def variables_in_code() -> set[str]:
     """Return every environment variable of Loopline that the code names."""
-    texts = [
-        path.read_text()
-        for name in ("models", "tasks", "flows", "infra/client")
-        for path in (ROOT / name).rglob("*.py")
-    ]
+    folders = ("models", "tasks", "flows", "infra/client")
+    texts = [path.read_text() for name in folders for path in (ROOT / name).rglob("*.py")]
     return {name for text in texts for name in re.findall(r"\bLOOPLINE_[A-Z]+(?:_[A-Z]+)*\b(?!_)", text)}
 
 

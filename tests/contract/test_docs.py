@@ -91,7 +91,8 @@ def test_the_newest_version_of_the_changelog_is_that_of_the_package(root: Path) 
     newest = re.findall(r"^## (\d+\.\d+\.\d+)$", (root / "CHANGELOG.md").read_text(), re.MULTILINE)
     package = tomllib.loads((root / "pyproject.toml").read_text())["project"]["version"]
     cited = YAML(typ="safe").load((root / "CITATION.cff").read_text())["version"]
-    assert newest[0] == package == cited
+    image = YAML(typ="safe").load((root / "infra/kubernetes/kustomization.yaml").read_text())["images"][0]["newTag"]
+    assert newest[0] == package == cited == image
     assert newest == sorted(newest, reverse=True)
 
 

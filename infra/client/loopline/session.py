@@ -211,7 +211,7 @@ def find_program() -> str:
     if program is None:
         raise LooplineError(
             f"loopline: there is no such program on PATH: install it, or name it by {PROGRAM}, such as "
-            "/home/me/.local/bin/loopline"
+            "~/.local/bin/loopline"
         )
     return program
 
