@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import onnx
 
-from models.inputs.datetime.record import CYCLE_S, DatetimeInput
+from models.inputs.datetime.record import CYCLE_S, STEPS, DatetimeInput
 from models.inputs.graph_builder import GraphBuilder, stacked
 from models.inputs.kind_nodes import KindNodes
 from models.inputs.record import InputRecord, LearntFiles
@@ -42,7 +42,12 @@ def _features(builder: GraphBuilder, parts: Sequence[DatetimeInput]) -> str:
         )
         radians = constant("radians", [period / (2 * np.pi) for _, period in cycles])
         angle = builder.node("Div", [turned, radians], "datetime/angle")
-        features += [builder.node(op, [angle], f"datetime/{op.lower()}") for op in ("Sin", "Cos")]
+        steps = constant("steps", [STEPS])
+        for op in ("Sin", "Cos"):
+            name = f"datetime/{op.lower()}"
+            fine = builder.node("Mul", [builder.node(op, [angle], name), steps], f"{name}/fine")
+            whole = builder.node("Round", [fine], f"{name}/whole")
+            features.append(builder.node("Div", [whole, steps], f"{name}/rounded"))
     trends = [position for position, part in enumerate(parts) if part.trend]
     if trends:
         low, high, shift, scale = (

@@ -14,6 +14,9 @@ Cycle = Literal["day", "week", "year"]
 
 CYCLE_S: dict[Cycle, float] = {"day": 86_400.0, "week": 604_800.0, "year": 31_556_952.0}
 """Seconds of each cycle; a year is 365.2425 days, so the phase of a date differs by a day at most from year to year."""
+STEPS = 2.0**24
+"""Sines and cosines are rounded to whole parts of it, the steps of float32 near 1: those of noon and midnight are 1e-16
+here and 0 there by the library that computes them, and trees would split between the two."""
 
 
 class DatetimeInput(InputRecord):

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
-from models.inputs.datetime.record import CYCLE_S, Cycle, DatetimeInput
+from models.inputs.datetime.record import CYCLE_S, STEPS, Cycle, DatetimeInput
 from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors
 from models.inputs.record import LearntFiles
 from models.inputs.times import as_seconds
@@ -60,7 +60,8 @@ def datetime_features(seconds: np.ndarray, parts: Sequence[DatetimeInput]) -> np
         for field in ("low", "high", "shift", "scale")
     )
     trend = (np.clip(seconds[:, trends], low, high) - shift) / scale
-    features = np.hstack([np.sin(angle), np.cos(angle), trend])
+    turns = np.rint(np.hstack([np.sin(angle), np.cos(angle)]) * STEPS) / STEPS
+    features = np.hstack([turns, trend])
     filled: np.ndarray = np.where(np.isnan(features), 0.0, features).astype(np.float32)
     return filled
 

@@ -48,6 +48,12 @@ def test_the_trend_stays_within_the_training_range_and_missing_is_zero():
     assert not features[4].any()
 
 
+def test_equal_turns_are_equal_numbers():
+    part = fit_datetime("when", np.arange(0, 4 * DAY_S, HOUR_S))
+    features = datetime_features(np.arange(0, 4 * DAY_S, HOUR_S)[:, None], [part])
+    assert len(np.unique(features[:, 0])) == len(np.unique(features[:, 1])) == 13
+
+
 def test_the_graph_gives_the_features_of_training_bit_by_bit():
     rng = np.random.default_rng(0)
     parts = [fit_datetime("a", rng.uniform(-1e9, 2e9, 50)), fit_datetime("b", np.arange(60) * HOUR_S)]
@@ -59,7 +65,8 @@ def test_the_graph_gives_the_features_of_training_bit_by_bit():
     graph = helper.make_graph(part.nodes, "g", graph_inputs(preparation), [output], part.constants)
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 20)], ir_version=10)
     session = onnxruntime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
-    seconds = np.append(rng.uniform(-3e10, 3e10, (500, 2)), [[np.nan, 0.5], [0.0, np.nan]], axis=0)
+    hours = np.tile(1.7e9 // DAY_S * DAY_S + np.arange(500)[:, None] * HOUR_S, 2)
+    seconds = np.concatenate([rng.uniform(-3e10, 3e10, (500, 2)), hours, [[np.nan, 0.5], [0.0, np.nan]]])
     (got,) = session.run(None, {"a": seconds[:, 0], "b": seconds[:, 1]})
     np.testing.assert_array_equal(got, datetime_features(seconds, parts))
 
