@@ -16,6 +16,8 @@ MOST_CLASSES = 30
 def class_recalls(evidence: Evidence, metric: Metric, confidence: float) -> list[ClassRecall]:
     """Return the recall of each class of the test rows, the lowest first; empty where rows have no one class.
 
+    A class whose test rows all weigh nothing has none.
+
     Args:
         evidence: With the names of the classes.
         metric: That of the goal; what it would be is only measured for a metric of decisions.
@@ -27,7 +29,8 @@ def class_recalls(evidence: Evidence, metric: Metric, confidence: float) -> list
     hit, weights = predicted == true, np.ones(len(true))
     if evidence.weights is not None and metric.takes_weights:
         weights = evidence.weights
-    recalls = [_recall(evidence, index, hit, predicted, weights, confidence) for index in np.unique(true).tolist()]
+    counted = np.unique(true[weights > 0])
+    recalls = [_recall(evidence, index, hit, predicted, weights, confidence) for index in counted.tolist()]
     lowest = sorted(recalls, key=lambda recall: recall.recall.value or 0.0)[:MOST_CLASSES]
     return [_with_goal(recall, evidence, metric, hit) for recall in lowest]
 

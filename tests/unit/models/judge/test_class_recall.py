@@ -37,6 +37,11 @@ def test_rows_without_a_named_class_have_none():
     assert class_recalls(Evidence("regression", np.arange(3), np.arange(3)), METRICS["mae"], 0.95) == []
 
 
+def test_a_class_whose_rows_weigh_nothing_has_no_recall():
+    rows = evidence((0.9, 0.95, 0.5), weights=np.repeat((1.0, 2.0, 0.0), (100, 100, 20)))
+    assert [recall.name for recall in class_recalls(rows, METRICS["accuracy"], 0.95)] == ["alder", "birch"]
+
+
 @pytest.mark.parametrize("num_rows", [1, 8])
 def test_the_interval_covers_the_true_share_however_many_rows_depend_on_each_other(num_rows):
     rng, covered = np.random.default_rng(0), 0
