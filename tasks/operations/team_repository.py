@@ -34,6 +34,8 @@ MARK = "Written by `loopline init"
 """Is in the first lines of a file that this module wrote, and that the team may have changed since."""
 OF_THE_TEAM = {"README.md", "projects/README.md", ".dvcignore", ".dvc/config", ".dvc/.gitignore"}
 """Files that stay as they are in a folder that has them."""
+KEPT = "surrogateescape"
+"""How bytes of the team's `.gitignore` that are no UTF-8 stay as they are."""
 SHOWN = 5
 SECRET_BYTES = 24
 GIT_TIMEOUT_S = 20
@@ -67,7 +69,7 @@ def begin(
         DataError: The data of the first project cannot be read.
         StoreError: The folder cannot be written.
     """
-    folder = folder.expanduser().resolve()
+    folder = Path(os.path.realpath(folder.expanduser()))
     _refuse(folder)
     first = project or next((other.folder.name for other in Workspace(folder).projects()), "")
     repository = TeamRepository(folder, project=first)
@@ -78,7 +80,7 @@ def begin(
         for name in repository.written:
             path = stage / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(texts[name])
+            path.write_text(texts[name], errors=KEPT, newline="")
             if name == SECRETS_FILE:
                 path.chmod(0o600)
         if make and (folder / "projects" / project).exists():
@@ -95,6 +97,8 @@ def begin(
 
 def _refuse(folder: Path) -> None:
     """Check that a repository may begin in a folder."""
+    if folder.is_symlink():
+        raise UsageError(f"{folder}: is a link to itself: name a folder")
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder}: is a file: name a folder")
     named = os.environ.get(HOME)
@@ -143,14 +147,14 @@ def _compared(folder: Path, texts: dict[str, str], optional: set[str]) -> tuple[
     is_new = not _is_ours(folder / VERSION_FILE)
     for name, text in texts.items():
         path = folder / name
-        if any((folder / above).is_file() for above in Path(name).parents):
+        if any(os.path.lexists(folder / above) and not (folder / above).is_dir() for above in Path(name).parents):
             others.append(name)
         elif not os.path.lexists(path):
             written += [name] if is_new or name in optional else []
-        elif name == IGNORE_FILE and is_new:
-            lines = path.read_text(errors="replace").splitlines()
-            missing = [line for line in text.splitlines() if line not in lines]
-            texts[name] = "\n".join([*lines, *missing, ""])
+        elif name == IGNORE_FILE and is_new and path.is_file():
+            before = path.read_bytes().decode(errors=KEPT)
+            missing = [line for line in text.splitlines() if line not in before.splitlines()]
+            texts[name] = before + "\n" * (before[-1:] not in ("", "\n")) + "\n".join([*missing, ""])
             (written if missing else present).append(name)
         else:
             is_old = name not in optional and not is_new
@@ -186,9 +190,12 @@ def _text_of(path: Path) -> str:
 @contextmanager
 def _staged(folder: Path) -> Iterator[Path]:
     """Yield a temporary folder, whose content moves into `folder` if the block succeeds; else nothing of it stays."""
-    with storing(folder):
-        place = next(above for above in (folder, *folder.parents) if above.is_dir())
+    place = next(above for above in (folder, *folder.parents) if above.is_dir())
+    try:
         stage = Path(tempfile.mkdtemp(dir=place, prefix=f".{folder.name}.{os.getpid()}-", suffix=".tmp"))
+    except OSError as error:
+        raise StoreError(f"{folder}: {place} cannot be written ({error.strerror}): name another folder") from error
+    with storing(folder):
         try:
             yield stage
             if folder.exists():

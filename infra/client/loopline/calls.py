@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 from collections.abc import Mapping
@@ -25,7 +26,7 @@ def run(
 
     Args:
         frame: A frame of pandas, polars or pyarrow, anything with `__arrow_c_stream__`, or the path of a CSV or Parquet
-            file or of a folder. An index of pandas with a name is a column, one without is left out. None: the project
+            file or of a folder. Levels of a pandas index with a name are columns. None: the project
             is there, and its own source is read.
         target: The column to predict, or several separated by commas. It may be left out for a project that is there.
         name: The project; default: made of `target`.
@@ -39,7 +40,7 @@ def run(
     from loopline.session import session
 
     overrides = [f"{key}={json.dumps(value)}" for key, value in (settings or {}).items()]
-    with as_file(frame) as (file, _):
+    with contextlib.nullcontext((None, None)) if frame is None else as_file(frame) as (file, _):
         question = {"call": "run", "file": file, "is_frame": not isinstance(frame, str | os.PathLike)}
         return Result(session().ask({**question, "target": target, "project": name, "overrides": overrides}))
 

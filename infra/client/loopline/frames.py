@@ -24,7 +24,9 @@ class Library(NamedTuple):
 
 
 def _pandas_write(frame: Any, path: str) -> None:
-    frame.to_parquet(path, index=all(name is not None for name in frame.index.names))
+    unnamed = [level for level, name in enumerate(frame.index.names) if name is None]
+    is_column = len(unnamed) < frame.index.nlevels
+    (frame.droplevel(unnamed) if unnamed and is_column else frame).to_parquet(path, index=is_column)
 
 
 def _pandas_read(frame: Any, path: str) -> Any:
@@ -73,14 +75,14 @@ def library_of(frame: Any) -> Library:
 
 
 @contextlib.contextmanager
-def as_file(frame: Any) -> Iterator[tuple[str | None, Callable[[str], Any] | None]]:
-    """Yield the path of a file with the rows of a frame, and what reads the answer; None reads the answer of a path.
+def as_file(frame: Any) -> Iterator[tuple[str, Callable[[str], Any] | None]]:
+    """Yield the path of a file with the rows of a frame, and what reads the answer: None if the frame is a path itself.
 
     Raises:
         LooplineError: It is no frame, or cannot be written as Parquet.
     """
-    if frame is None or isinstance(frame, str | os.PathLike):
-        yield None if frame is None else str(Path(frame).expanduser().absolute()), None
+    if isinstance(frame, str | os.PathLike):
+        yield str(Path(frame).expanduser().absolute()), None
         return
     library = library_of(frame)
     with tempfile.TemporaryDirectory(prefix="loopline-") as folder:

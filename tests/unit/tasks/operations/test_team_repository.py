@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import DataError, UsageError
+from models.errors import DataError, StoreError, UsageError
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import HOME, Project, Workspace
 from tasks.operations import team_repository
@@ -94,8 +94,10 @@ def test_a_file_of_another_origin_is_named_and_nothing_written(tmp_path: Path, p
 def test_a_place_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     begin(tmp_path / "shop")
     (tmp_path / "file").touch()
+    (tmp_path / "itself").symlink_to("itself")
     for name, why in {
         "file": "is a file: name a folder",
+        "itself": "is a link to itself: name a folder",
         "shop/projects/churn": "lies in the repository .*/shop: `loopline new NAME`",
         "a#b": "has '#' in its path",
     }.items():
@@ -108,6 +110,26 @@ def test_a_place_that_is_none_is_refused(tmp_path: Path, monkeypatch: pytest.Mon
     monkeypatch.setenv(HOME, str(tmp_path / "other"))
     with pytest.raises(UsageError, match=f"{HOME} names .*/other, which each later command would use: unset it"):
         begin(tmp_path / "new")
+
+
+def test_a_folder_that_cannot_be_made_is_one_line() -> None:
+    with pytest.raises(StoreError, match=r"^/proc/shop: /proc cannot be written \(.*\): name another folder$"):
+        begin(Path("/proc/shop"))
+
+
+def test_ignored_names_of_the_team_stay_byte_by_byte(tmp_path: Path) -> None:
+    ours = b"*.log\r\n\xff\xfe\r\n.env"
+    (tmp_path / ".gitignore").write_bytes(ours)
+    begin(tmp_path)
+    assert (tmp_path / ".gitignore").read_bytes().startswith(ours + b"\n# Of Loopline")
+
+
+@pytest.mark.parametrize("name", [".gitignore", ".dvc"])
+def test_a_link_to_nothing_is_a_file_of_another_origin(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).symlink_to("gone")
+    with pytest.raises(UsageError, match=f"has {name}.*, which would be overwritten"):
+        begin(tmp_path)
+    assert [path.name for path in tmp_path.iterdir()] == [name]
 
 
 @pytest.mark.parametrize("is_new", [True, False])

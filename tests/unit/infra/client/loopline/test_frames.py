@@ -58,6 +58,8 @@ def test_a_frame_of_pandas_keeps_its_index_in_the_answer(tmp_path: Path) -> None
 def test_an_index_with_a_name_is_a_column() -> None:
     frame = pd.DataFrame({"x": [1, 2]}, index=pd.Index(["u", "v"], name="customer"))
     assert written(frame).column("customer").to_pylist() == ["u", "v"]
+    levels = pd.MultiIndex.from_arrays([["u", "v"], [1, 2]], names=["customer", None])
+    assert written(frame.set_index(levels)).column_names == ["x", "customer"]
 
 
 def test_a_class_derived_from_a_frame_is_a_frame() -> None:
@@ -109,11 +111,12 @@ def test_a_path_is_read_where_it_is(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 @pytest.mark.parametrize(
     ("frame", "message"),
     [
+        (None, "frame: got NoneType, expected a frame"),
         ([1, 2], "frame: got list, expected a frame of pandas, polars or pyarrow"),
         (pd.Series([1]), "frame: got Series, expected a frame"),
         (pd.DataFrame({"x": [1, "a"]}), "cannot be written as Parquet .*column x.*: give each column"),
     ],
-    ids=["list", "series", "mixed"],
+    ids=["none", "list", "series", "mixed"],
 )
 def test_what_is_no_frame_is_one_line_with_its_cure(frame: Any, message: str) -> None:
     with pytest.raises(LooplineError, match=message), as_file(frame):
