@@ -163,7 +163,7 @@ class ImageSchema(OneColumnSchema):
         try:
             return levels_of(value, self._resized)
         except ValueError as error:
-            raise DataError(f"{where}: the picture cannot be used, got {error}: send a whole one") from None
+            raise DataError(f"{where}: the picture cannot be used, got {error}: send what is expected") from None
 
     def _expected(self) -> str:
         return f"{self._size} bytes" if self._resized is None else f"a file of {', '.join(FORMATS)} of any size"

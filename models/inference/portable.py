@@ -259,7 +259,7 @@ def _resized(content: bytes, image: Mapping[str, Any], row: int) -> np.ndarray:
     try:
         return levels_of(content, shape_of(image))
     except ValueError as error:
-        raise RowError(f"row {row}, column {image['column']!r}: got {error}: give a whole picture") from error
+        raise RowError(f"row {row}, column {image['column']!r}: got {error}: give what is expected") from error
 
 
 def _inputs_by_form(preparation: Mapping[str, Any]) -> dict[str, list[dict[str, Any]]]:

@@ -60,7 +60,7 @@ def _levels(values: Iterable[Any], image: Image, base: Path, first_row: int) -> 
         except (ValueError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else f"got {error}"
             raise DataError(
-                f"data.image.column {image.column!r}, row {row}{place}: {reason}: give a whole picture, or leave the "
+                f"data.image.column {image.column!r}, row {row}{place}: {reason}: give what is expected, or leave the "
                 "row out"
             ) from error
     own_reads.credit(reads)  # the pictures that a source names by their paths are its content

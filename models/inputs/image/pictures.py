@@ -63,9 +63,14 @@ def levels_of(value: bytes | np.ndarray, shape: PictureShape) -> np.ndarray:
     """
     if isinstance(value, np.ndarray):
         return _fitted(_of_array(value), shape)
-    if len(value) == shape.height * shape.width * shape.channels and not is_file(value):
-        return np.frombuffer(value, np.uint8).reshape(shape[:3])
-    return _fitted(_of_file(value, 2 * max(shape.height, shape.width)), shape)
+    is_plain = len(value) == shape.height * shape.width * shape.channels
+    if not is_plain or is_file(value):
+        try:
+            return _fitted(_of_file(value, 2 * max(shape.height, shape.width)), shape)
+        except ValueError:
+            if not is_plain:  # the first pixels of a plain one may look like a file: #ffd8ff is a pink
+                raise
+    return np.frombuffer(value, np.uint8).reshape(shape[:3])
 
 
 def _of_file(content: bytes, side: int) -> Any:

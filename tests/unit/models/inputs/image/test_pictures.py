@@ -41,6 +41,11 @@ def test_a_picture_of_the_shape_stays_as_it_is(resize: str) -> None:
         np.testing.assert_array_equal(levels_of(value, shape)[..., 0], LEVELS)
 
 
+def test_plain_pixels_that_begin_like_a_file_stay_as_they_are() -> None:
+    pink = np.full((4, 6, 3), (255, 216, 255), np.uint8)
+    np.testing.assert_array_equal(levels_of(pink.tobytes(), COLOURS), pink)
+
+
 def test_pictures_are_cropped_padded_or_stretched() -> None:
     wide = encoded(halves(RED, BLUE, size=(40, 8)))
     square = PictureShape(8, 8, 3, "stretch", "white")
