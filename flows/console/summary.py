@@ -27,7 +27,9 @@ _MARKUP = re.compile(r"[\\`*\[\]<>|~#!$&]|(?<![^\W_])_|_(?![^\W_])|^[-+](?=\s)|^
 
 def summary(project: Project, step_cache: StepCache, ran: bool) -> dict[str, Any]:
     """Return the results of the project's last loop as plain data; `ran` is false if every step was done before."""
-    records = {planned.step: planned.record for planned in step_cache.plan()}
+    plan, latest = step_cache.plan(), step_cache.records.latest
+    # A source that changed while the loop ran is planned for the next one, and has no records yet.
+    records = {planned.step: planned.record or (latest(planned.step) if ran else None) for planned in plan}
     results = {step: record.result if record else {} for step, record in records.items()}
     judged, trained = results["judge"], results["train"]
     champion = step_cache.champion()

@@ -19,6 +19,7 @@ from models.inference.loaded_model import LoadedModel
 from models.project_spec.blocks import NAME_PATTERN, Spec
 from models.scaffold.text import is_text
 from tasks.host.workspace import Project, Workspace
+from tasks.loop.history import running
 from tasks.mlflow.model_cache import CachedModel, cached_version
 from tasks.operations.predict import predict, predict_unlogged
 
@@ -83,6 +84,9 @@ def _replace(project: Project, rows: Path, target: str | None, *, is_frame: bool
     with storing(rows):
         is_same = copy.samefile(rows) or filecmp.cmp(copy, rows, shallow=False)
     if not is_same:
+        name = project.spec().name
+        if loop_id := running(project.state(name)):  # which may not have read its rows yet
+            raise UsageError(f"a loop of {name} runs already ({loop_id}): wait for it, or end it")
         with whole_file(copy) as temporary:
             shutil.copyfile(rows, temporary)
 

@@ -81,6 +81,14 @@ def test_the_summary_tells_what_was_found_and_decided(project: Project) -> None:
     assert json.loads(json.dumps(told)) == told
 
 
+def test_a_loop_is_told_though_its_source_changed_meanwhile(project: Project) -> None:
+    record_all(project, 0.9, 1)
+    rows = project.folder / project.spec().data.source
+    rows.write_bytes(rows.read_bytes() + b"\n")
+    told = summary(project, step_cache_of(project), ran=True)
+    assert (told["decision"], told["loop_id"]) == ("promote", "tiny-1")
+
+
 def test_a_spec_gone_back_to_is_told_with_its_own_numbers(project: Project) -> None:
     record_all(project, 0.9, 1)
     record_all(project, 0.5, 2, "train.lr=0.5")

@@ -9,7 +9,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.errors import UsageError
+from tasks.host import processes
 from tasks.host.workspace import Workspace
+from tasks.loop.history import LoopRecord, save_loop
 from tasks.operations.caller_rows import project_of_rows
 
 
@@ -42,6 +44,15 @@ def test_the_same_frame_leaves_the_file_untouched(workspace: Workspace, rows: Pa
     more = rows_of(tmp_path / "later", 90)
     project_of_rows(workspace, "a", more, None, is_frame=True)
     assert pq.read_table(copy).num_rows == 90
+
+
+def test_the_rows_of_a_loop_that_runs_stay(workspace: Workspace, rows: Path, tmp_path: Path) -> None:
+    project = project_of_rows(workspace, "a", rows, "Has Left", is_frame=True)
+    save_loop(project.state("a"), LoopRecord("a-1", "running", process=processes.identity()))
+    more = rows_of(tmp_path / "later", 90)
+    with pytest.raises(UsageError, match=r"a loop of a runs already \(a-1\): wait for it, or end it"):
+        project_of_rows(workspace, "a", more, None, is_frame=True)
+    assert (project.folder / "rows.parquet").read_bytes() == rows.read_bytes()
 
 
 def test_a_path_is_as_of_loopline_new(workspace: Workspace, tmp_path: Path) -> None:
