@@ -98,8 +98,8 @@ class Search(SpecBlock):
         min_length=1,
         description="What `model.net: auto` chooses from, first tried first: ready nets (trees, linear, mlp, tabm, "
         "transformer, gru) and references, such as `xgboost:XGBClassifier`. Default: trees, linear, mlp for a table, "
-        "and transformer if `data.features.kinds` declares a text; trees, linear, gru for a series; descriptors, cnn "
-        "for images.",
+        "and transformer if `data.features.kinds` declares a text; trees, linear, gru for a series; descriptors, "
+        "resnet for images.",
     )
     ensemble: bool = Field(
         True,
