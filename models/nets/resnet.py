@@ -1,4 +1,4 @@
-"""A small residual net for images, learnt from scratch: a 3x3 convolution, residual blocks, the mean, a linear head."""
+"""A small residual net for images, learnt from scratch: convolution, pooling, residual blocks, mean, linear head."""
 
 from __future__ import annotations
 
@@ -52,16 +52,18 @@ class ResidualBlock(nn.Module):
 
 
 def build(sizes: Sizes, width: int = 32, stages: int = 3) -> nn.Module:
-    """Build a residual net: a block a stage, the first of `width` channels; each later one halves sides, doubles them.
+    """Build a residual net: the stem is the first stage; each later one is a block, halves the sides, doubles channels.
+
+    The first halving is a pooling after the stem's convolution, so that no block works on all pixels.
 
     Args:
         sizes: Of the data.
-        width: Channels of the stem and of the first stage.
-        stages: Number of blocks.
+        width: Channels of the stem.
+        stages: The stem and the blocks.
     """
-    stem = nn.Sequential(nn.Conv2d(sizes.image[0], width, 3, padding=1, bias=False), nn.BatchNorm2d(width), nn.ReLU())
+    convolution = nn.Conv2d(sizes.image[0], width, 3, padding=1, bias=False)
+    stem = nn.Sequential(convolution, nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm2d(width), nn.ReLU())
     channels = [width * 2**stage for stage in range(stages)]
-    blocks = [ResidualBlock(width, width, 1)]
-    blocks += [ResidualBlock(before, 2 * before, 2) for before in channels[:-1]]
+    blocks = [ResidualBlock(before, 2 * before, 2 if before > width else 1) for before in channels[:-1]]
     net = ResNet(stem, nn.Sequential(*blocks), nn.Linear(channels[-1], sizes.num_outputs))
     return net.to(memory_format=torch.channels_last)  # type: ignore[call-overload, no-any-return]
