@@ -56,7 +56,7 @@ from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.places import find_search_place
 from tasks.ranks.trials import PlacedTrials
 from tasks.state.outbox import LOOP_RUN
-from tasks.steps.search_choice import FAMILIES_FILE, Choice, ModelChoice
+from tasks.steps.search_choice import Choice, ModelChoice, keep_families
 from tasks.tools import optuna_study
 from tasks.tools.optuna_study import RunningTrial
 
@@ -394,8 +394,8 @@ class _Search:
         importances = optuna_study.importances(self._study)
         write_json(self._folder / BEST_FILE, chosen["params"])
         write_json(self._folder / TRIALS_FILE, [trial.model_dump() for trial in trials])
-        jobs = {name: self._model_of(trial).as_json() for name, trial in self._candidates(trials, 1).items()}
-        write_json(self._folder / FAMILIES_FILE, jobs)
+        jobs = {net: self._model_of(trial) for net, trial in self._candidates(trials, 1).items()}
+        keep_families(self._folder, jobs, self._space.names)
         self._log_pictures(trials, importances, best)
         counts = {state: sum(trial.state == state for trial in trials) for state in ("complete", "pruned", "failed")}
         result = {

@@ -5,9 +5,11 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 from models.data.preparation import Preparation
+from models.files import write_json
 from models.metrics.metrics import Metric
 from models.training.costs.summary import Costs
 from models.training.families import SearchSpace
@@ -29,6 +31,17 @@ from tasks.loop.loop import Loop
 FAMILIES_FILE = "families.json"
 """The jobs of each family's best trial, by its name: beside the step's output, for the card of this machine."""
 ALL_ROWS = "on all training and validation rows, each judged by models of other folds"
+
+
+def keep_families(folder: Path, jobs: Mapping[str, TrainingJob], names: Mapping[str, str]) -> None:
+    """Write the jobs of each family's best trial below `folder`, by the family's name.
+
+    Args:
+        folder: Of the search.
+        jobs: By net.
+        names: Of the families, by net, as their summaries have them.
+    """
+    write_json(folder / FAMILIES_FILE, {names[net]: job.as_json() for net, job in jobs.items()})
 
 
 class Choice(NamedTuple):

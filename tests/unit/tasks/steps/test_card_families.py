@@ -6,42 +6,44 @@ from typing import Any
 
 import pytest
 
-from models.files import write_json
 from models.project_spec.blocks import Model, Train
 from models.training.job import COMPANIONS, TrainingJob, TrainingResult
 from tasks.steps import card_families
 from tasks.steps.card_families import family_rows, finished_trials, without_other_columns
-from tasks.steps.search_choice import FAMILIES_FILE
+from tasks.steps.search_choice import keep_families
 
 FAMILIES = [
     {"family": "trees", "trials": 2, "value": 0.91234, "device_seconds": 1.2345, "outcome": "chosen"},
     {"family": "linear", "trials": 1, "value": 0.8, "device_seconds": 0.1, "outcome": "not chosen"},
     {"family": "mlp", "trials": 1, "value": None, "device_seconds": 0.1, "outcome": "failed"},
+    {"family": "Net", "trials": 1, "value": 0.7, "device_seconds": 0.1, "outcome": "not chosen"},
 ]
+NAMES = {"trees": "trees", "linear": "linear", "./net.py:Net": "Net"}
 
 
-def jobs_elsewhere(*names: str) -> dict[str, Any]:
+def jobs_elsewhere(*nets: str) -> dict[str, TrainingJob]:
     """The jobs of families as a search on another machine left them."""
     return {
-        name: TrainingJob(
-            folder=Path("/elsewhere", name),
+        net: TrainingJob(
+            folder=Path("/elsewhere", NAMES[net]),
             prepared=Path("/elsewhere"),
             tensors={},
             project=Path("/elsewhere"),
-            model=Model(net=name),
+            model=Model(net=net),
             train=Train(),
             metric="accuracy",
             direction="maximize",
-        ).as_json()
-        for name in names
+        )
+        for net in nets
     }
 
 
 def test_a_family_has_its_figure_on_test_where_its_model_is_here(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    write_json(tmp_path / FAMILIES_FILE, jobs_elsewhere("trees", "linear"))
-    (tmp_path / "trials" / "trees").mkdir(parents=True)
+    keep_families(tmp_path, jobs_elsewhere("trees", "./net.py:Net", "linear"), NAMES)
+    for name in ("trees", "Net"):
+        (tmp_path / "trials" / name).mkdir(parents=True)
 
     def read_finished(job: TrainingJob) -> TrainingResult | None:
         return TrainingResult(best_epoch=1, value=0.9, epochs=[]) if job.folder.exists() else None
@@ -56,10 +58,10 @@ def test_a_family_has_its_figure_on_test_where_its_model_is_here(
     pool: Any = SimpleNamespace(call=call)
     prepared: Any = SimpleNamespace(folder=tmp_path)
     trials = finished_trials(prepared, tmp_path, tmp_path, tmp_path)
-    assert set(trials) == {"trees"}
+    assert set(trials) == {"trees", "Net"}
     rows = family_rows(FAMILIES, trials, pool)
-    assert [row["on test"] for row in rows] == ["0.8765 ± 0.012", None, None]
-    assert [row["best on validation"] for row in rows] == ["0.9123", "0.8", "none"]
+    assert [row["on test"] for row in rows] == ["0.8765 ± 0.012", None, None, "0.8765 ± 0.012"]
+    assert [row["best on validation"] for row in rows] == ["0.9123", "0.8", "none", "0.7"]
     assert all("on test" not in row for row in family_rows(FAMILIES, {}, pool))
 
 
