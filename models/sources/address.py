@@ -10,7 +10,7 @@ import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.parse import parse_qsl, urlsplit
+from urllib.parse import parse_qsl, quote, urlsplit
 
 from models.errors import UsageError
 from models.sources.source import Source
@@ -28,7 +28,10 @@ LIBRARIES = {
 FORM = "an address of s3:, https:, http:, file:, gs: or az:"
 _ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://.+")
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+)\}")
-_SECRETS = {"x-amz-signature", "x-amz-security-token", "sig", "signature", "token", "access_token", "api_key", "apikey"}
+_SECRETS = {
+    *("x-amz-signature", "x-amz-security-token", "x-goog-signature", "sig", "signature"),
+    *("token", "access_token", "private_token", "api_key", "apikey", "password", "secret", "client_secret"),
+}
 """Arguments of an address that are credentials."""
 
 
@@ -55,10 +58,11 @@ def expanded(text: str) -> str:
 
 
 def without_secrets(message: str, text: str) -> str:
-    """Return a message in which the values of an address's variables are their names again."""
+    """Return a message in which the values of an address's variables, quoted or not, are their names again."""
     for match in _VARIABLE.finditer(text):
-        value = os.environ.get(match["name"])
-        message = message.replace(value, match[0]) if value else message
+        if value := os.environ.get(match["name"]):
+            spelt = "".join(f"(?:{re.escape(sign)}|{re.escape(quote(sign, safe=''))})" for sign in value)
+            message = re.sub(spelt.replace("%20", r"%20|\+"), match[0], message, flags=re.IGNORECASE)
     return message
 
 

@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
+from urllib.parse import urlsplit
 
 from models.errors import DataError, StoreError, one_line, with_causes
 from models.sources.address import credentials, expanded, without_secrets
@@ -73,8 +74,9 @@ def file_system(text: str) -> tuple[Any, str]:
         options |= {"config_kwargs": {"connect_timeout": CONNECT_S, "read_timeout": READ_S, "retries": retries}}
         if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
             options["endpoint_url"] = endpoint
+    address = expanded(text)
     with reaching(text):
-        system, path = fsspec.url_to_fs(expanded(text), **options)
+        system, path = fsspec.url_to_fs(address, **options)
     return system, str(path)
 
 
@@ -110,7 +112,8 @@ def listed(text: str) -> list[RemoteFile]:
 def _remote_file(text: str, path: str, info: Mapping[str, Any], root: str) -> RemoteFile:
     if info.get("mimetype") == "text/html":
         final = str(info.get("url", ""))
-        moved = "" if final in ("", expanded(text)) else f", and was led to {without_secrets(final, text)}"
+        led = without_secrets(final.partition("?")[0], text)
+        moved = "" if final in ("", expanded(text)) else f", and was led to {led}"
         raise DataError(
             f"data.source {text}: got a page (text/html){moved}, expected a table: it may be a page of login or of an "
             f"error; open it in a browser, and set {credentials(text.partition(':')[0])}"
@@ -122,7 +125,7 @@ def _remote_file(text: str, path: str, info: Mapping[str, Any], root: str) -> Re
             f"data.source {text}: its server tells neither an ETag nor when it changed, so no loop could know that it "
             "did: fetch it by a function of your own (./source.py:load)"
         )
-    name = path.removeprefix(root).lstrip("/") if "://" not in path else path.rpartition("/")[2].partition("?")[0]
+    name = path.removeprefix(root).lstrip("/") if "://" not in path else urlsplit(path).path.rpartition("/")[2]
     if not name or ".." in name.split("/"):
         raise DataError(f"data.source {text}: {path!r} is no name of a file: rename it, or name one file")
     return RemoteFile(name, path, info.get("size"), checksum or f"{info.get('size')} bytes of {changed}")

@@ -60,3 +60,6 @@ def test_a_variable_is_read_and_its_value_is_not_told(monkeypatch: pytest.Monkey
     whole = address.expanded(text)
     assert whole == "https://example.org/a.csv?token=lovelace"
     assert address.without_secrets(f"cannot read {whole}", text) == f"cannot read {text}"
+    monkeypatch.setenv("WAREHOUSE_TOKEN", "ada b/c+d=")
+    for spelt in ("ada b/c+d=", "ada%20b/c%2Bd=", "ada+b%2fc%2Bd%3D"):
+        assert address.without_secrets(f"cannot read ?token={spelt}", text) == "cannot read ?token=${WAREHOUSE_TOKEN}"

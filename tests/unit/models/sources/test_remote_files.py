@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import DataError, LooplineError, StoreError
+from models.errors import DataError, LooplineError, StoreError, UsageError
 from models.sources.remote_files import listed
 from tests.file_server import FileServer, file_server
 
@@ -31,6 +31,7 @@ def test_a_version_changes_with_the_content_and_costs_no_byte_of_it(server: File
     (first,) = listed(f"{server.address}/a.csv?day=1")
     assert (first.name, first.size) == ("a.csv", 4)
     assert listed(f"{server.address}/a.csv?day=1") == [first]
+    assert listed(f"{server.address}/a.csv?key=AK/2026/aws4")[0].name == "a.csv"
     server.files["/a.csv"] = b"x\n2\n"
     assert listed(f"{server.address}/a.csv?day=1")[0].version != first.version
     assert server.sent == 0
@@ -57,6 +58,8 @@ def test_what_is_wrong_at_a_server_is_one_line_with_its_cure(
     assert "it cannot be read: try again" in refused(server, "/b.csv")
     page = refused(server, "/moved.csv")
     assert f"got a page (text/html), and was led to {server.address}/login, expected a table" in page
+    with pytest.raises(UsageError, match=r"^data.source: .*: the variable KEY is not set: export it"):
+        listed(f"{server.address}/a.csv?key=${{KEY}}")
     monkeypatch.setenv("KEY", "lovelace")
     assert "lovelace" not in refused(server, "/gone.csv?key=${KEY}")
     server.has_versions = False
