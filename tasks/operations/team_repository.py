@@ -34,7 +34,7 @@ MARK = "Written by `loopline init"
 """Is in the first lines of a file that this module wrote, and that the team may have changed since."""
 OF_THE_TEAM = {"README.md", "projects/README.md", ".dvcignore", ".dvc/config", ".dvc/.gitignore"}
 """Files that stay as they are in a folder that has them."""
-KEPT = "surrogateescape"
+UNDECODED = "surrogateescape"
 """How bytes of the team's `.gitignore` that are no UTF-8 stay as they are."""
 SHOWN = 5
 SECRET_BYTES = 24
@@ -80,7 +80,7 @@ def begin(
         for name in repository.written:
             path = stage / name
             path.parent.mkdir(parents=True, exist_ok=True)
-            path.write_text(texts[name], errors=KEPT, newline="")
+            path.write_text(texts[name], errors=UNDECODED, newline="")
             if name == SECRETS_FILE:
                 path.chmod(0o600)
         if make and (folder / "projects" / project).exists():
@@ -152,7 +152,7 @@ def _compared(folder: Path, texts: dict[str, str], optional: set[str]) -> tuple[
         elif not os.path.lexists(path):
             written += [name] if is_new or name in optional else []
         elif name == IGNORE_FILE and is_new and path.is_file():
-            before = path.read_bytes().decode(errors=KEPT)
+            before = path.read_bytes().decode(errors=UNDECODED)
             missing = [line for line in text.splitlines() if line not in before.splitlines()]
             texts[name] = before + "\n" * (before[-1:] not in ("", "\n")) + "\n".join([*missing, ""])
             (written if missing else present).append(name)
