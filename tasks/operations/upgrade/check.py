@@ -96,10 +96,14 @@ def _mlflow(workspace: Workspace) -> Iterator[Finding]:
     from alembic.script import ScriptDirectory
 
     head = ScriptDirectory(str(Path(package.origin).parent / "store" / "db_migrations")).get_current_head()
-    with tempfile.TemporaryDirectory() as folder:
-        copy = copy_unchanged(stores.database_file(uri), Path(folder))
-        with contextlib.closing(sqlite3.connect(copy)) as connection:
-            row = connection.execute("select version_num from alembic_version").fetchone()
+    try:
+        with tempfile.TemporaryDirectory() as folder:
+            copy = copy_unchanged(stores.database_file(uri), Path(folder))
+            with contextlib.closing(sqlite3.connect(copy)) as connection:
+                row = connection.execute("select version_num from alembic_version").fetchone()
+    except sqlite3.DatabaseError as error:
+        yield Finding("tracking", "wrong", f"{uri}: {one_line(error)}", "put MLflow's file back from a copy")
+        return
     if row and row[0] == head:
         yield Finding("tracking", "ok", f"MLflow's schema is {head}, as of the MLflow installed here")
     else:

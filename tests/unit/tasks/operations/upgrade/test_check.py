@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 from contextlib import closing
 
-from tasks.host import database
+from tasks.host import database, stores
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LoopRecord, save_loop
 from tasks.operations.doctor import Finding
@@ -42,3 +42,11 @@ def test_a_damaged_database_is_one_line(workspace: Workspace) -> None:
     (workspace.state / database.FILE).write_bytes(b"no database" * 1000)
     line = findings(workspace)["state"]
     assert (line.state, "it is damaged" in line.detail) == ("wrong", True)
+
+
+def test_a_damaged_file_of_mlflow_is_one_line(workspace: Workspace) -> None:
+    path = stores.database_file(stores.environment(workspace)["MLFLOW_TRACKING_URI"])
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_bytes(b"no database" * 1000)
+    line = findings(workspace)["tracking"]
+    assert (line.state, line.detail.endswith("file is not a database")) == ("wrong", True)
