@@ -50,6 +50,23 @@ def server(home: Loopline) -> Iterator[LiveServer]:
     assert found.end() == 0
 
 
+@pytest.fixture
+def script(home: Loopline, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """This process stands for a script of the workspace, which asks the program."""
+    for name, value in {**home.environment, PROGRAM: str(running.PROGRAM)}.items():
+        monkeypatch.setenv(name, value)
+    yield
+    session().end()
+
+
+@pytest.mark.usefixtures("script")
+def test_import_loopline_tells_a_loop_that_had_nothing_to_do():
+    again = loopline.run(name="whole")
+    assert (again.ran, again.verdict, again.version) == (False, "promoted", "1")
+    assert Path(urlsplit(again.addresses["card"]).path).is_file()
+    assert "<iframe srcdoc" in again._repr_html_()
+
+
 def test_an_answer_and_its_label_are_what_monitoring_counts(home: Loopline, server: LiveServer):
     told = server.post("/invocations", TOUR["/invocations"].encode(), **JSON).ok().json
     assert told["predictions"][0]["label"] == "Gentoo"
@@ -61,21 +78,8 @@ def test_an_answer_and_its_label_are_what_monitoring_counts(home: Loopline, serv
     assert "1 prediction, 1 labelled, so far" in (ROOT / "docs/how-to/serving.md").read_text()
 
 
-@pytest.fixture
-def script(home: Loopline, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process stands for a script of the workspace, which asks the program."""
-    for name, value in {**home.environment, PROGRAM: str(running.PROGRAM)}.items():
-        monkeypatch.setenv(name, value)
-    yield
-    session().end()
-
-
 @pytest.mark.usefixtures("script")
 def test_import_loopline_has_the_same_model_and_leaves_no_trace(home: Loopline, server: LiveServer):
-    again = loopline.run(name="whole")
-    assert (again.ran, again.verdict, again.version) == (False, "promoted", "1")
-    assert Path(urlsplit(again.addresses["card"]).path).is_file()
-    assert "<iframe srcdoc" in again._repr_html_()
     model = loopline.load("whole")
     rows = pd.read_csv(PENGUINS).iloc[5:25:2].dropna()
     predicted = model.predict(rows)

@@ -269,7 +269,7 @@ def test_dvc_repro_carries_out_our_stages_and_leaves_nothing_to_do(
     write_program(tmp_path)
     project = make_project("tiny")
     dvc_repo._ensure_repository(workspace.root)
-    dvc_repo._ensure_stages(project, workspace.root)
+    dvc_repo.add_stages(project)
     os.environ["PATH"] = f"{tmp_path}{os.pathsep}{os.environ['PATH']}"
     dvc(workspace.root, "repro", "--quiet")
     assert project.raw.is_file()

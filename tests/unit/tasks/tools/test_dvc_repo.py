@@ -15,7 +15,7 @@ def stages(folder: Path) -> dict[str, dict[str, object]]:
 
 def test_projects_inside_share_one_matrix(workspace: Workspace, make_project: MakeProject) -> None:
     for name in ("one", "two", "one"):
-        dvc_repo._ensure_stages(make_project(name), workspace.root)
+        dvc_repo.add_stages(make_project(name))
     found = stages(workspace.root)
     assert set(found) == {"ingest", "prepare"}
     assert all(stage["matrix"] == {"project": ["one", "two"]} for stage in found.values())
@@ -26,7 +26,7 @@ def test_projects_inside_share_one_matrix(workspace: Workspace, make_project: Ma
 
 def test_a_project_outside_has_its_own_stages(make_project: MakeProject, tmp_path: Path) -> None:
     project = make_project("far", folder=tmp_path / "far")
-    dvc_repo._ensure_stages(project, project.folder)
+    dvc_repo.add_stages(project)
     found = stages(project.folder)
     assert found["ingest"]["cmd"].endswith("loopline stage ingest .")
     assert "matrix" not in found["ingest"]
@@ -36,7 +36,7 @@ def test_a_project_outside_has_its_own_stages(make_project: MakeProject, tmp_pat
 def test_what_the_user_wrote_stays(workspace: Workspace, make_project: MakeProject) -> None:
     path = workspace.root / "dvc.yaml"
     path.write_text("# mine\nstages:\n  own:\n    cmd: make own  # why\n    deps: [a]\n")
-    dvc_repo._ensure_stages(make_project("tiny"), workspace.root)
+    dvc_repo.add_stages(make_project("tiny"))
     text = path.read_text()
     assert "# mine" in text
     assert "# why" in text
@@ -45,9 +45,9 @@ def test_what_the_user_wrote_stays(workspace: Workspace, make_project: MakeProje
 
 def test_a_complete_file_is_not_written_again(workspace: Workspace, make_project: MakeProject) -> None:
     project = make_project("tiny")
-    dvc_repo._ensure_stages(project, workspace.root)
+    dvc_repo.add_stages(project)
     before = (workspace.root / "dvc.yaml").stat().st_mtime_ns
-    dvc_repo._ensure_stages(project, workspace.root)
+    dvc_repo.add_stages(project)
     assert (workspace.root / "dvc.yaml").stat().st_mtime_ns == before
 
 
