@@ -1,7 +1,7 @@
 """Rule: the same specs give the same prepared data, tensors, weights, graphs, answers and baselines, bit for bit.
 
 `golden.json` names the libraries and the processor that its hashes hold for. Elsewhere four numbers of each array are
-compared within `TOLERANCE`, and the report says so. `python -m tests.golden_values` renews it, for a raised library
+compared within `TOLERANCE`, those of what is trained within `TRAINED`, and the report says so. `python -m tests.golden_values` renews it, for a raised library
 alone; a change of ours that moves a hash is a fault, or its commit names each value that it moves.
 """
 
@@ -18,7 +18,10 @@ from tests.golden_specs import SPECS
 from tests.golden_values import PATH, environment, golden
 
 TOLERANCE = 1e-3
-"""Of a few steps of training on another processor, relative to the number, or absolute below 1."""
+"""On another processor, relative to the number, or absolute below 1."""
+TRAINED = 0.1
+"""The same of weights and answers: there the split of a tree or the step of an early stop may be another one. Between
+an AMD and an Intel processor two specs of 19 differed by more than 1e-3, by 7 % at most."""
 GOLDEN: dict[str, Any] = json.loads(PATH.read_text(encoding="utf-8"))
 Digests = dict[str, dict[str, Any]]
 
@@ -36,13 +39,14 @@ def changes(expected: Digests, got: Digests, exactly: bool) -> list[str]:
     return absent + [
         f"{name}: {expected[name].get('numbers', '')} -> {got[name].get('numbers', '')}"
         for name in both
-        if not (expected[name]["hash"] == got[name]["hash"] if exactly else _is_near(expected[name], got[name]))
+        if not (expected[name]["hash"] == got[name]["hash"] if exactly else _is_near(name, expected[name], got[name]))
     ]
 
 
-def _is_near(expected: dict[str, Any], got: dict[str, Any]) -> bool:
+def _is_near(name: str, expected: dict[str, Any], got: dict[str, Any]) -> bool:
+    tolerance = TRAINED if name.startswith(("weights:", "answers:")) else TOLERANCE
     before, now = (np.asarray(digest.get("numbers", ())) for digest in (expected, got))
-    return before.shape == now.shape and np.allclose(now, before, rtol=TOLERANCE, atol=TOLERANCE)
+    return before.shape == now.shape and np.allclose(now, before, rtol=tolerance, atol=tolerance)
 
 
 @pytest.mark.parametrize("name", SPECS)
@@ -64,6 +68,8 @@ def test_a_change_of_one_value_is_told_and_rounding_is_let_pass_elsewhere_alone(
     assert changes(before, before, exactly=True) == []
     assert changes(before, rounded, exactly=True) == ["weights: a: [1.0, 2.0] -> [1.00001, 2.0]"]
     assert changes(before, rounded, exactly=False) == []
-    other = {**before, "weights: a": {"hash": "2", "numbers": [1.01, 2.0]}}
+    other = {**before, "weights: a": {"hash": "2", "numbers": [1.3, 2.0]}}
     assert len(changes(before, other, exactly=False)) == 1
+    tensors = {"tensors: a": {"hash": "0", "numbers": [1.0]}}
+    assert len(changes(tensors, {"tensors: a": {"hash": "2", "numbers": [1.01]}}, exactly=False)) == 1
     assert changes(before, {"graph: model": {"hash": "1"}}, exactly=True) == ["weights: a: in one of both alone"]
