@@ -1,8 +1,9 @@
 """Rule: the same specs give the same prepared data, tensors, weights, graphs, answers and baselines, bit for bit.
 
 `golden.json` names the libraries and the processor that its hashes hold for. Elsewhere four numbers of each array are
-compared within `TOLERANCE`, those of what is trained within `TRAINED`, and the report says so. `python -m tests.golden_values` renews it, for a raised library
-alone; a change of ours that moves a hash is a fault, or its commit names each value that it moves.
+compared within `TOLERANCE`, those of what is trained within `TRAINED`, and the report says so. `python -m
+tests.golden_values` renews it, for a raised library alone; a change of ours that moves a hash is a fault, or its
+commit names each value that it moves.
 """
 
 from __future__ import annotations
