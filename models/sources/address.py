@@ -13,6 +13,7 @@ from pathlib import Path
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from models.errors import UsageError
+from models.installation import adding
 from models.sources.source import Source
 
 LIBRARIES = {
@@ -95,10 +96,7 @@ def local(source: Source) -> Path | None:
     if scheme.startswith("http") and "*" in parts.path:
         raise UsageError(f"data.source: {text}: a server of files cannot list them: name one file, or use s3: or file:")
     if find_spec(library) is None:
-        raise UsageError(
-            f"data.source: {text}: {scheme}: needs {library}, which is not installed: install it beside Loopline "
-            f"(`pip install {library}`, or `--with {library}` of `uv tool install`)"
-        )
+        raise UsageError(f"data.source: {text}: {scheme}: needs {library}, which is not installed: {adding(library)}")
     return None
 
 

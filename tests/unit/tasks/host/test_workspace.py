@@ -44,7 +44,7 @@ def test_a_path_that_cuts_the_addresses_of_databases_is_refused(
 
 
 def test_a_folder_without_a_workspace_is_refused_with_the_cure(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match=r"no.* is a workspace.*LOOPLINE_HOME, or begin one here by `mkdir projects`"):
+    with pytest.raises(UsageError, match=r"no.* is a workspace.*LOOPLINE_HOME, or begin one here by `loopline init`"):
         Workspace.find(tmp_path)
     (tmp_path / "projects").mkdir()
     assert Workspace.find(tmp_path).root == tmp_path
