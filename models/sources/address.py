@@ -10,24 +10,35 @@ import os
 import re
 from importlib.util import find_spec
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import parse_qsl, quote, urlsplit
 
 from models.errors import UsageError
 from models.installation import adding
 from models.sources.source import Source
 
-LIBRARIES = {
-    "s3": "s3fs",
-    "https": "aiohttp",
-    "http": "aiohttp",
-    "file": "fsspec",
-    "gs": "gcsfs",
-    "az": "adlfs",
-    "abfs": "adlfs",
+
+class AddressScheme(NamedTuple):
+    """How the addresses of a scheme are read: by a library, and with credentials from a place."""
+
+    library: str
+    credentials: str
+
+
+_NETRC = "its login in ~/.netrc"
+_AZURE = AddressScheme("adlfs", "AZURE_STORAGE_CONNECTION_STRING")
+ADDRESS_SCHEMES = {
+    "s3": AddressScheme("s3fs", "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE"),
+    "https": AddressScheme("aiohttp", _NETRC),
+    "http": AddressScheme("aiohttp", _NETRC),
+    "file": AddressScheme("fsspec", _NETRC),
+    "gs": AddressScheme("gcsfs", "GOOGLE_APPLICATION_CREDENTIALS"),
+    "az": _AZURE,
+    "abfs": _AZURE,
 }
-"""The library that reads addresses of a scheme; Loopline installs the first four."""
+"""Loopline installs the libraries of the first four."""
 FORM = "an address of s3:, https:, http:, file:, gs: or az:"
-_ADDRESS = re.compile(r"(?P<scheme>[A-Za-z][A-Za-z0-9+.-]*)://.+")
+_ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.+")
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+)\}")
 _SECRETS = {
     *("x-amz-signature", "x-amz-security-token", "x-goog-signature", "sig", "signature"),
@@ -75,17 +86,17 @@ def local(source: Source) -> Path | None:
     """
     text = source.text
     scheme = text.partition("://")[0]
-    library = LIBRARIES.get(scheme)
-    if library is None:
+    if scheme not in ADDRESS_SCHEMES:
         raise UsageError(
             f"data.source: got the scheme {scheme}:, expected {FORM}, a file, a package (pypi:, npm:, debian:) or your "
             "own function `./source.py:load`"
         )
+    library, credentials = ADDRESS_SCHEMES[scheme]
     parts = urlsplit(text)
     if "@" in parts.netloc:
         host = parts.netloc.rpartition("@")[2]
         raise UsageError(
-            f"data.source: {scheme}://...@{host} holds a user or password: leave it out, and set {credentials(scheme)}"
+            f"data.source: {scheme}://...@{host} holds a user or password: leave it out, and set {credentials}"
         )
     secrets = [name for name, value in parse_qsl(parts.query) if name.lower() in _SECRETS and "${" not in value]
     if secrets:
@@ -98,13 +109,3 @@ def local(source: Source) -> Path | None:
     if find_spec(library) is None:
         raise UsageError(f"data.source: {text}: {scheme}: needs {library}, which is not installed: {adding(library)}")
     return None
-
-
-def credentials(scheme: str) -> str:
-    """Return where the credentials of a scheme are read from."""
-    return {
-        "s3": "AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY, or AWS_PROFILE",
-        "gs": "GOOGLE_APPLICATION_CREDENTIALS",
-        "az": "AZURE_STORAGE_CONNECTION_STRING",
-        "abfs": "AZURE_STORAGE_CONNECTION_STRING",
-    }.get(scheme, "its login in ~/.netrc")

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from models.errors import DataError, StoreError, one_line, with_causes
-from models.sources.address import credentials, expanded, without_secrets
+from models.sources.address import ADDRESS_SCHEMES, expanded, without_secrets
 from models.sources.folders import PREDICTIONS, is_hidden
 
 CONNECT_S = 10
@@ -116,7 +116,7 @@ def _remote_file(text: str, path: str, info: Mapping[str, Any], root: str) -> Re
         moved = "" if final in ("", expanded(text)) else f", and was led to {led}"
         raise DataError(
             f"data.source {text}: got a page (text/html){moved}, expected a table: it may be a page of login or of an "
-            f"error; open it in a browser, and set {credentials(text.partition(':')[0])}"
+            f"error; open it in a browser, and set {ADDRESS_SCHEMES[text.partition(':')[0]].credentials}"
         )
     checksum = next((str(info[name]) for name in _CHECKSUMS if info.get(name)), "")
     changed = next((str(info[name]) for name in _TIMES if info.get(name)), "")
@@ -154,9 +154,9 @@ def reaching(text: str) -> Iterator[None]:
         names = {type(cause).__name__ for cause in causes}
         status = next((getattr(cause, "status", None) for cause in causes if getattr(cause, "status", None)), None)
         reason = without_secrets(one_line(causes[-1], 200), text)
-        scheme = text.partition(":")[0]
+        credentials = ADDRESS_SCHEMES[text.partition(":")[0]].credentials
         if status in (401, 403) or names & _REFUSED:
-            cure = f"its credentials are missing, wrong or expired: set {credentials(scheme)}"
+            cure = f"its credentials are missing, wrong or expired: set {credentials}"
         elif names & _CERTIFICATES:
             cure = "its certificate is not trusted here: name the authority's file by SSL_CERT_FILE"
         elif names & _AWAY or "Timeout" in "".join(names):

@@ -86,10 +86,10 @@ def begin(
         if make and (folder / "projects" / project).exists():
             repository.present.append(f"projects/{project}")
         elif make:
-            made = make(Workspace(stage))
+            first_project = make(Workspace(stage))
             repository.written.append(f"projects/{project}")
             if not (folder / "dvc.yaml").exists():  # else the first loop adds the project to it
-                add_stages(made)
+                add_stages(first_project)
                 repository.written.append("dvc.yaml")
         repository.has_git = in_git(folder) or _git_init(stage)
     return repository
