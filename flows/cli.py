@@ -128,7 +128,7 @@ def loopline() -> None:
 
 def main() -> None:
     """Run the program; Loopline's own errors are printed in a line or two, without a traceback."""
-    from models.errors import LooplineError
+    from models.errors import PREFIX, LooplineError
     from models.files import CURES, store_error
 
     gc.set_threshold(*COLLECT)
@@ -148,19 +148,19 @@ def main() -> None:
         _refuse_lost_folder()
         loopline()
     except LooplineError as error:
-        click.echo(f"loopline: {error}{_cure(error)}{_more(error)}", err=True)
+        click.echo(f"{PREFIX}{error}{_cure(error)}{_more(error)}", err=True)
         # An error during the shutdown, such as of an interrupted request, is not the reason why the program ends.
         sys.exit(ending[0] if ending else error.exit_code)
     except Exception as error:
         if ending:
-            click.echo(f"loopline: ended by a signal; on the way out: {error}", err=True)
+            click.echo(f"{PREFIX}ended by a signal; on the way out: {error}", err=True)
             sys.exit(ending[0])
         if isinstance(error, OSError) and not error.filename and _is_refused(sys.stdout):
-            click.echo(f"loopline: standard output takes no more ({error.strerror}): write it elsewhere", err=True)
+            click.echo(f"{PREFIX}standard output takes no more ({error.strerror}): write it elsewhere", err=True)
             sys.exit(1)
         if isinstance(error, OSError) and error.errno in CURES:
             refusal = store_error(error, Path.cwd())
-            click.echo(f"loopline: {refusal}", err=True)
+            click.echo(f"{PREFIX}{refusal}", err=True)
             sys.exit(refusal.exit_code)
         raise
 

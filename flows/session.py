@@ -21,7 +21,7 @@ from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from typing import Any, NamedTuple
 
-from models.errors import LooplineError
+from models.errors import PREFIX, LooplineError
 from models.launch import launched
 from models.parent_death import ends_with_parent
 
@@ -31,9 +31,6 @@ LOOK_S = 1.0
 """Seconds between two looks whether the process that asks lives: its forks may hold its end of the pipe open."""
 STOP_S = 4.0
 """The longest time that a command has to end by itself."""
-
-PREFIX = "loopline: "
-"""What the command line begins the message of an error with."""
 
 Message = dict[str, Any]
 

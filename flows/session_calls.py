@@ -12,8 +12,8 @@ from typing import Any
 
 import click
 
-from flows.session import PREFIX, Call, Message, Session, answer
-from models.errors import LooplineError, StoreError
+from flows.session import Call, Message, Session, answer
+from models.errors import PREFIX, LooplineError, StoreError
 from tasks.host import ports, stores
 from tasks.prefect.prefect_server import answers
 

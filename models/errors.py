@@ -14,6 +14,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
+PREFIX = "loopline: "
+"""What the command line begins the message of an error with."""
+
 
 class LooplineError(Exception):
     """An error that a person can fix; `str(error)` has the place, the actual value, the expected value and the fix."""

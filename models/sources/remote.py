@@ -6,19 +6,6 @@ from models.files import Hashes
 from models.sources.source import Arrival, Fetch, LastIngest, Loaded, Parts, Source
 
 
-def check(source: Source, is_text: bool) -> None:
-    """Refuse an address at which there is nothing.
-
-    Raises:
-        StoreError: It cannot be reached or read.
-        DataError: There is nothing to read.
-    """
-    del is_text
-    from models.sources.remote_files import listed  # pyarrow: `plan` and pages look at the table of sources
-
-    listed(source.text)
-
-
 def read(source: Source, fetch: Fetch) -> Loaded:
     """Return the path of the file or folder into which `fetch` has copied it."""
     return Loaded(fetch(source.text), source.text)

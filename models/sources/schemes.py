@@ -18,7 +18,6 @@ SCHEMES = (
         form=address.FORM,
         owns=address.is_address,
         local=address.local,
-        check=remote.check,
         read=remote.read,
         identity=remote.identity,
         growth=remote.growth,

@@ -72,7 +72,8 @@ class SourceRow:
         owns: Returns whether the text of `data.source` names one.
         read: Returns the rows, or where they lie on this machine; `fetch` gets the file of a package.
         local: Returns the file or folder of this machine, None for none; refuses what can be known without reading.
-        check: Refuses, before a run, a source that is not there; the flag says whether lines of text are read.
+        check: Refuses, before a run, a source that is not there; the flag says whether lines of text are read. A source
+            whose `identity` refuses the same needs none: `plan` asks both.
         header: Returns the columns; None if only reading tells them.
         identity: Returns the parts of ingest's key that say what the source holds now; none if its text says all, or
             if nothing tells. With the parts of the last ingest as third argument it runs no own code and asks no

@@ -10,7 +10,6 @@ import contextlib
 import functools
 import json
 import os
-import tempfile
 import threading
 import time
 import uuid
@@ -210,23 +209,20 @@ def is_absent(state: Path) -> bool:
 
 
 def stored_revision(state: Path) -> str | None:
-    """Return the version of the schema that a database has, without a change; None for none, or an empty one.
+    """Return the version of the schema that a database has; None for none, or an empty one. It is not migrated.
 
     Args:
-        state: The workspace's state folder, `.loopline`.
+        state: The workspace's state folder, `.loopline`, or a folder with a copy of its SQLite file, which is opened.
 
     Raises:
         StoreError: The database cannot be used, a newer Loopline wrote it, or its rows were moved elsewhere.
     """
     if is_absent(state):
         return None
-    with tempfile.TemporaryDirectory() as folder:
-        url = address(state)
-        if not is_shared():
-            url = f"sqlite:///{sqlite_files.copy_unchanged(state / FILE, Path(folder))}"
-        with _converted(url), _engine.__wrapped__(url, os.getpid()).begin() as connection:
-            revision = _revision(connection)
-    _refuse_newer(address(state), revision)
+    url = address(state)
+    with _converted(url), _engine(url, os.getpid()).begin() as connection:
+        revision = _revision(connection)
+    _refuse_newer(url, revision)
     return revision
 
 

@@ -27,6 +27,8 @@ from loopline.errors import LooplineError
 PROTOCOL = 1
 """Of the lines between this package and the program; `flows/session.py` has the same number."""
 PROGRAM = "LOOPLINE_PROGRAM"
+INSTALL = f"install Loopline again, or name another by {PROGRAM}"
+"""The cure of a program that never answers."""
 NOT_PASSED = ("MPLBACKEND",)
 """What a notebook's kernel sets for its own Python."""
 CANCEL_S = 8.0
@@ -64,11 +66,11 @@ class Session:
                 start_new_session=True,  # a terminal sends Ctrl-C to each process of this one's group
             )
         except OSError as error:
-            raise LooplineError(f"{program}: cannot be started ({error.strerror}): {_cure()}") from error
+            raise LooplineError(f"{program}: cannot be started ({error.strerror}): {INSTALL}") from error
         threading.Thread(target=self._read, name="loopline-session", daemon=True).start()
         hello = self._messages.get()
         if hello is None:
-            raise self._broken()
+            raise self._ended("does not answer", INSTALL)
         if hello.get("protocol") != PROTOCOL:
             self.end()
             raise LooplineError(
@@ -94,7 +96,7 @@ class Session:
                 self._cancel(number)
                 raise
         if message is None:
-            raise self._broken()
+            raise self._ended("ended amid this call", "call again, which begins it anew")
         if "error" in message:
             raise LooplineError(message["error"])
         answer: Message = message["answer"]
@@ -157,7 +159,7 @@ class Session:
                     break
         self._messages.put(None)
 
-    def _broken(self) -> LooplineError:
+    def _ended(self, what: str, cure: str) -> LooplineError:
         """Return the error for a process that ended, or said what no session says."""
         self._process.kill()
         self._process.wait()
@@ -165,7 +167,7 @@ class Session:
         lines = self._errors.read().decode(errors="replace").split("\n")
         self.end()
         reason = next((line for line in reversed(lines) if line.strip()), "it ended without a word").strip()
-        return LooplineError(f"{self._program}: does not answer ({reason}): {_cure()}")
+        return LooplineError(f"{self._program}: {what} ({reason}): {cure}")
 
 
 _sessions: dict[int, tuple[Any, Session]] = {}
@@ -214,10 +216,6 @@ def find_program() -> str:
             "~/.local/bin/loopline"
         )
     return program
-
-
-def _cure() -> str:
-    return f"install Loopline again, or name another by {PROGRAM}"
 
 
 @atexit.register

@@ -38,18 +38,25 @@ def examine(workspace: Workspace) -> list[Finding]:
         What is `wrong` needs its step before the upgrade; `warn` is a step that the upgrade takes or asks for.
     """
     findings = [packages(workspace), _platform(workspace), *_specs(workspace), *_mlflow(workspace)]
-    try:
-        revision = database.stored_revision(workspace.state)
-    except LooplineError as error:
-        return [*findings, Finding("state", "wrong", str(error), "no version of this program reads it as it is")]
-    findings.append(_schema(workspace, revision))
-    if revision is None or (database.is_shared() and revision != database.REVISIONS[-1]):
-        return findings
-    with _as_after_the_upgrade(workspace) as state:
+    with tempfile.TemporaryDirectory() as folder:
+        state = workspace.state if database.is_shared() else Path(folder)
         try:
-            return [*findings, *_rows(workspace, state)]
+            if not database.is_shared() and not database.is_absent(workspace.state):
+                copy_unchanged(workspace.state / database.FILE, state)
+            revision = database.stored_revision(state)
         except LooplineError as error:
-            return [*findings, Finding("records", "wrong", str(error), "keep the version that wrote them")]
+            return [*findings, _unread(workspace, state, error, "no version of this program reads it as it is")]
+        findings.append(_schema(workspace, revision))
+        if revision is None or (database.is_shared() and revision != database.REVISIONS[-1]):
+            return findings
+        try:
+            return [*findings, *_rows(workspace, state)]  # the first question migrates the copy
+        except LooplineError as error:
+            return [*findings, _unread(workspace, state, error, "keep the version that wrote them")]
+
+
+def _unread(workspace: Workspace, state: Path, error: LooplineError, cure: str) -> Finding:
+    return Finding("state", "wrong", str(error).replace(str(state), str(workspace.state)), cure)
 
 
 def _platform(workspace: Workspace) -> Finding:
@@ -109,17 +116,6 @@ def _mlflow(workspace: Workspace) -> Iterator[Finding]:
     else:
         cure = f"copy the file, then `mlflow db upgrade {uri}` once, after the upgrade"
         yield Finding("tracking", "warn", f"MLflow's schema is {row and row[0]}, its own here has {head}", cure)
-
-
-@contextlib.contextmanager
-def _as_after_the_upgrade(workspace: Workspace) -> Iterator[Path]:
-    """Yield a state folder whose database has this version's schema: a migrated copy, or Postgres itself."""
-    if database.is_shared():
-        yield workspace.state
-        return
-    with tempfile.TemporaryDirectory() as folder:
-        copy_unchanged(workspace.state / database.FILE, Path(folder))
-        yield Path(folder)
 
 
 def _rows(workspace: Workspace, state: Path) -> Iterator[Finding]:

@@ -28,7 +28,7 @@ def test_what_came_is_told_by_versions_alone(tmp_path: Path) -> None:
 
 def test_a_source_that_is_away_is_refused_before_a_run(tmp_path: Path) -> None:
     with pytest.raises(StoreError, match="there is no such file, folder or bucket"):
-        remote.check(Source(f"file://{tmp_path}/gone.csv", tmp_path), False)
+        remote.identity(Source(f"file://{tmp_path}/gone.csv", tmp_path), Hashes(tmp_path / "hashes.json"), None)
 
 
 def test_the_copy_is_what_is_read(tmp_path: Path) -> None:

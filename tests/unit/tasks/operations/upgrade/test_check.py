@@ -41,7 +41,8 @@ def test_a_damaged_database_is_one_line(workspace: Workspace) -> None:
         raw.execute("create table alembic_version (version_num text)")
     (workspace.state / database.FILE).write_bytes(b"no database" * 1000)
     line = findings(workspace)["state"]
-    assert (line.state, "it is damaged" in line.detail) == ("wrong", True)
+    assert line.state == "wrong"
+    assert line.detail.startswith(f"{workspace.state / database.FILE}: it is damaged")
 
 
 def test_a_damaged_file_of_mlflow_is_one_line(workspace: Workspace) -> None:
