@@ -9,8 +9,9 @@ import pyarrow.compute as pc
 from models.errors import DataError
 from models.project_spec.blocks import Split
 from models.scaffold.expectations import yaml_text
-from models.sources.delimiter import PARQUET, suffix_of
+from models.sources.delimiter import PARQUET
 from models.sources.folders import visible_files
+from models.sources.packed import suffix_of
 from models.sources.text_files import is_text_file, read_text
 
 LENGTH = 128

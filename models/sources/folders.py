@@ -9,12 +9,14 @@ from urllib.parse import unquote
 import pyarrow as pa
 
 from models.errors import DataError
-from models.sources.delimiter import PARQUET, SUFFIXES, TEXT, suffix_of
+from models.sources.delimiter import PARQUET, SUFFIXES, TEXT
+from models.sources.delta import delta_files, is_delta
 from models.sources.formats import FORMATS, IN_FOLDERS
+from models.sources.packed import split_part, suffix_of
 
 READABLE = (
-    "a .csv, .tsv, .txt or .jsonl file (also .gz), a .parquet, .feather or .arrow file, a folder of one of these, "
-    "or a .json file"
+    "a .csv, .tsv, .txt or .jsonl file (also .gz, .bz2, .xz, .zst or .zip), a .parquet, .feather or .arrow file, a "
+    "workbook (.xlsx, .xls, .ods), a folder of one of these, a Delta table, or a .json file"
 )
 _HIDDEN = (".", "_")
 """Beginnings of names that are no data: `.ipynb_checkpoints`, `_temporary`, `_SUCCESS`.
@@ -44,13 +46,16 @@ def data_files(source: Path, *, is_text: bool = False) -> list[Path]:
         DataError: The path does not exist, is a file of another kind, or is a folder without such files, or with both
             Parquet and CSV.
     """
-    if not source.exists():
+    if not split_part(source).file.exists():
         raise DataError(f"{source}: no such file or folder: correct the path, or put the data there")
     if not source.is_dir():
         if suffix_of(source) not in (*SUFFIXES, *PARQUET, *TEXT, *FORMATS):
             raise DataError(f"{source}: got a {source.suffix or 'nameless'} file, expected {READABLE}: convert it")
         return [source]
+    if is_delta(source) and not is_text:
+        return delta_files(source)
     files = visible_files(source)
+    _refuse_iceberg(source)
     parquet, csv, text = ([path for path in files if suffix_of(path) in kind] for kind in (PARQUET, SUFFIXES, TEXT))
     further = [path for path in files if suffix_of(path) in IN_FOLDERS]
     if is_text:
@@ -65,6 +70,15 @@ def data_files(source: Path, *, is_text: bool = False) -> list[Path]:
             f"{source}: got no file to read in it, expected {READABLE}; names with . or _ in front are none"
         )
     return parquet or csv or further or text
+
+
+def _refuse_iceberg(folder: Path) -> None:
+    """Refuse an Iceberg table: its folder holds files of earlier versions, which are no rows of it."""
+    if next((folder / "metadata").glob("*.metadata.json"), None) is not None:
+        raise DataError(
+            f"{folder}: is an Iceberg table, which is not read: write its rows as Parquet or a Delta table, or read "
+            "them by a source of your own (./source.py:load)"
+        )
 
 
 def partition_of(file: Path, folder: Path) -> dict[str, str | None]:

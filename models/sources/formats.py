@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import gzip
 import json
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -13,6 +11,8 @@ import pyarrow.feather
 import pyarrow.json
 
 from models.errors import DataError, one_line
+from models.sources import excel
+from models.sources.packed import arrow_input, open_unpacked
 
 OBJECT_BYTES = 64 << 20
 """The longest object of JSON lines: pyarrow refuses one that does not fit into its block, of 1 MiB by default."""
@@ -25,7 +25,7 @@ def read_json_lines(path: Path) -> pa.Table:
         DataError: The file is no JSON lines, or a field has several types.
     """
     try:
-        return pyarrow.json.read_json(path, read_options=pyarrow.json.ReadOptions(block_size=OBJECT_BYTES))
+        return pyarrow.json.read_json(arrow_input(path), read_options=pyarrow.json.ReadOptions(block_size=OBJECT_BYTES))
     except (pa.ArrowException, OSError) as error:
         cure = "write one object a line, and each field with one type"
         raise DataError(f"{path}: not readable as JSON lines ({one_line(error, 150)}): {cure}") from error
@@ -38,13 +38,13 @@ def read_json(path: Path) -> pa.Table:
         DataError: The file is no array of objects, or a field has several types.
     """
     try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
+        with open_unpacked(path) as file:
             objects = json.load(file)
         if not isinstance(objects, list) or not all(isinstance(value, dict) for value in objects):
             raise TypeError(f"got {type(objects).__name__}")
         names = dict.fromkeys(name for value in objects for name in value)
         return pa.table({name: pa.array([value.get(name) for value in objects]) for name in names})
-    except (ValueError, TypeError, OSError, EOFError, zlib.error, pa.ArrowException) as error:
+    except (ValueError, TypeError, OSError, pa.ArrowException) as error:
         cure = "write [{...}, {...}], and each field with one type; a file of one object a line ends with .jsonl"
         raise DataError(f"{path}: not readable as a JSON array of objects ({one_line(error, 150)}): {cure}") from error
 
@@ -72,7 +72,8 @@ FORMATS: dict[str, Callable[[Path], pa.Table]] = {
     ".feather": read_arrow,
     ".arrow": read_arrow,
     ".json": read_json,
+    **dict.fromkeys(excel.SUFFIXES, excel.read_excel),
 }
-"""The reader of each suffix; `.gz` behind a suffix of JSON is read too."""
+"""The reader of each suffix; JSON may be compressed."""
 IN_FOLDERS = tuple(suffix for suffix in FORMATS if suffix != ".json")
 """Those of which a folder may be made; a `.json` file beside tables describes them."""

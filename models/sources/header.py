@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from models.sources.delimiter import PARQUET, SUFFIXES, csv_rows, delimiter_of, first_bytes, suffix_of
+from models.sources.delimiter import PARQUET, SUFFIXES, csv_rows
+from models.sources.packed import delimiter_of, first_bytes, suffix_of
 
 
 def header_of(path: Path) -> list[str] | None:

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
 import stat
 from pathlib import Path
 
 from models.errors import DataError, UsageError
 from models.files import Hashes
-from models.sources.delimiter import PARQUET, SUFFIXES, TEXT, suffix_of
+from models.sources.delimiter import PARQUET, SUFFIXES, TEXT
 from models.sources.header import header_of
+from models.sources.packed import split_part, suffix_of
 from models.sources.source import Arrival, Fetch, LastIngest, Loaded, Parts, Source
 
 SETTLE_S = 2.0
@@ -21,6 +23,11 @@ def path_of(source: Source) -> Path:
     Raises:
         RuntimeError: `~` names an unknown user.
     """
+    return split_part(_named(source)).file
+
+
+def _named(source: Source) -> Path:
+    """Return the path with the part of the file that it names: `trips.xlsx#May`."""
     return source.base / Path(source.text).expanduser()
 
 
@@ -52,21 +59,17 @@ def check(source: Source, is_text: bool) -> None:
     if path is None:
         named = path_of(source)
         raise UsageError(f"data.source: {named}: no such file or folder: correct the path, or put the data there")
-    if path.is_dir():
+    try:
+        suffix = suffix_of(_named(source))
+        if path.is_file() and suffix in (*SUFFIXES, *PARQUET, *TEXT):
+            return
+        from models.sources import r_data
         from models.sources.folders import data_files
 
-        try:
-            data_files(path, is_text=is_text)
-        except DataError as error:
-            raise UsageError(f"data.source: {error}") from error
-    elif suffix_of(path) not in (*SUFFIXES, *PARQUET, *TEXT):
-        from models.sources import r_data
-        from models.sources.folders import READABLE
-        from models.sources.formats import FORMATS
-
-        if path.suffix.lower() not in r_data.SUFFIXES and suffix_of(path) not in FORMATS:
-            kind = path.suffix or "nameless"
-            raise UsageError(f"data.source: {path}: got a {kind} file, expected {READABLE}: convert it")
+        if path.is_dir() or suffix not in r_data.SUFFIXES:
+            data_files(_named(source), is_text=is_text)
+    except DataError as error:
+        raise UsageError(f"data.source: {error}") from error
 
 
 def header(source: Source) -> list[str] | None:
@@ -76,13 +79,13 @@ def header(source: Source) -> list[str] | None:
         OSError: The file cannot be read.
     """
     path = local_path(source)
-    return header_of(path) if path is not None and path.is_file() else None
+    return header_of(_named(source)) if path is not None and path.is_file() else None
 
 
 def read(source: Source, fetch: Fetch) -> Loaded:
     """Return the path."""
     del fetch
-    return Loaded(path_of(source))
+    return Loaded(_named(source))
 
 
 def identity(source: Source, hashes: Hashes, last: Parts | None) -> Parts:
@@ -94,10 +97,8 @@ def identity(source: Source, hashes: Hashes, last: Parts | None) -> Parts:
 
 def growth(source: Source, before: LastIngest, hashes: Hashes, now: float) -> Arrival | None:
     """Return what changed since the last ingest; None if nothing did, or if a file is still being written."""
-    from models.sources.folders import visible_files
-
     path = path_of(source).resolve()
-    files = visible_files(path) if path.is_dir() else [path]
+    files = _files(path) if path.is_dir() else [path]
     if not path.exists() or not files or any(0 <= now - file.stat().st_mtime < SETTLE_S for file in files):
         return None
     digest = hashes.of(path)
@@ -108,6 +109,15 @@ def growth(source: Source, before: LastIngest, hashes: Hashes, now: float) -> Ar
     num_new = rows - int(before.result["rows"]) + fed_back if rows is not None else None
     text = f"{source.text}: {num_new:+,} rows" if num_new else f"{source.text} has changed"
     return Arrival({"before": before.digest, "now": digest}, text, num_new)
+
+
+def _files(folder: Path) -> list[Path]:
+    from models.sources.delta import delta_files, is_delta
+    from models.sources.folders import visible_files
+
+    with contextlib.suppress(DataError):  # ingest says what is wrong with a Delta table
+        return delta_files(folder) if is_delta(folder) else visible_files(folder)
+    return []
 
 
 def _rows(files: list[Path]) -> int | None:

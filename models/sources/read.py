@@ -20,9 +20,11 @@ from models.errors import DataError
 from models.files import whole_file
 from models.project_spec.reserved_columns import RESERVED, SLICE_PREFIX
 from models.sources import r_data
-from models.sources.delimiter import PARQUET, SUFFIXES, delimiter_of, suffix_of
+from models.sources.delimiter import PARQUET, SUFFIXES
+from models.sources.delta import is_delta, read_delta
 from models.sources.folders import READABLE, data_files, partition_of, partition_types, with_partitions
 from models.sources.formats import FORMATS
+from models.sources.packed import arrow_input, delimiter_of, open_unpacked, split_part, suffix_of
 from models.sources.text_files import is_text_file, read_text
 from models.sources.whole_numbers import with_unsigned, with_whole_ids
 
@@ -161,7 +163,7 @@ def refuse_empty(path: Path) -> None:
     Raises:
         DataError: It is empty.
     """
-    if not path.stat().st_size:
+    if not split_part(path).file.stat().st_size:
         raise DataError(f"{path}: the file is empty, expected a header and rows: make it again")
 
 
@@ -176,7 +178,7 @@ def refuse_open_quote(table: pa.Table, path: Path) -> None:
     cell = table.column(-1)[-1].as_py()
     if cell is None or "\n" not in cell:
         return
-    with pa.input_stream(str(path), compression="detect") as stream:
+    with open_unpacked(path) as stream:
         last = b""
         while block := stream.read(1 << 20):
             last = (last + block).rstrip(b"\r\n")[-1:]
@@ -185,7 +187,7 @@ def refuse_open_quote(table: pa.Table, path: Path) -> None:
 
 
 def _read_path(path: Path, display_name: str, rules: CsvRules, is_text: bool) -> pa.Table:
-    if not path.exists():
+    if not split_part(path).file.exists():
         raise DataError(f"{path}: no such file or folder: correct data.source, or put the data there")
     if path.is_dir():
         return _read_folder(path, rules, is_text)
@@ -208,6 +210,8 @@ def _read_file(path: Path, rules: CsvRules) -> pa.Table:
 
 def _read_folder(folder: Path, rules: CsvRules, is_text: bool) -> pa.Table:
     files = data_files(folder, is_text=is_text)
+    if is_delta(folder) and not is_text:
+        return without_views(read_delta(folder))
     if is_text_file(files[0]):
         return read_text(folder)
     partitions = [partition_of(file, folder) for file in files]
@@ -275,7 +279,8 @@ def _parsed(
 ) -> pa.Table:
     """Return the table, or some of its columns as texts."""
     options = csv_options(delimiter, dict.fromkeys((*texts, *na_is_text), pa.string()), texts, na_is_text)
-    return pyarrow.csv.read_csv(path, read_options=pyarrow.csv.ReadOptions(use_threads=use_threads), **options)
+    read_options = pyarrow.csv.ReadOptions(use_threads=use_threads)
+    return pyarrow.csv.read_csv(arrow_input(path), read_options=read_options, **options)
 
 
 def _numbered(path: Path, delimiter: str) -> str | None:
@@ -310,7 +315,7 @@ def _refuse_decimal_commas(table: pa.Table, path: Path) -> None:
 def _refuse_if_not_utf8(path: Path) -> None:
     decoder = codecs.getincrementaldecoder("utf-8")()
     line, offset = 1, 0
-    with pa.input_stream(str(path), compression="detect") as stream:
+    with open_unpacked(path) as stream:
         while block := stream.read(1 << 20):
             pending = decoder.getstate()[0]
             try:

@@ -17,9 +17,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from models.errors import DataError
-from models.sources.delimiter import PARQUET, delimiter_of, suffix_of
+from models.sources.delimiter import PARQUET
 from models.sources.folders import partition_of, with_partitions
 from models.sources.formats import FORMATS
+from models.sources.packed import arrow_input, delimiter_of, open_unpacked, suffix_of
 from models.sources.read import (
     UNREADABLE,
     check_texts,
@@ -72,7 +73,7 @@ def count_rows(path: Path) -> int:
             return int(pq.read_metadata(path).num_rows)
         if reader := FORMATS.get(suffix_of(path)):
             return int(reader(path).num_rows)
-        with pa.input_stream(str(path), compression="detect") as stream:
+        with open_unpacked(path) as stream:
             while block := stream.read(_BLOCK_BYTES):
                 lines, last = lines + block.count(b"\n"), block[-1:]
     return lines + (last != b"\n") - (not is_text_file(path))
@@ -83,7 +84,7 @@ def first_values(path: Path, column: str) -> pa.ChunkedArray | None:
 
     A file that cannot be read has none: ingest says what is wrong with it.
     """
-    with contextlib.suppress(*UNREADABLE):
+    with contextlib.suppress(DataError, *UNREADABLE):
         if suffix_of(path) in PARQUET:
             with pq.ParquetFile(path) as file:
                 batch = next(file.iter_batches(_FIRST_ROWS, columns=[column]), None)
@@ -217,7 +218,7 @@ def _csv(
     # One thread, because otherwise an error does not name its row.
     read_options = pyarrow.csv.ReadOptions(use_threads=False, block_size=_BLOCK_BYTES)
     options = csv_options(delimiter_of(path), types, columns, na_is_text)
-    return pyarrow.csv.open_csv(path, read_options=read_options, **options)
+    return pyarrow.csv.open_csv(arrow_input(path), read_options=read_options, **options)
 
 
 def _complaint(path: Path, error: Exception) -> str:

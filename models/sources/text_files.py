@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import zlib
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 import pyarrow as pa
 
 from models.errors import DataError
-from models.sources.delimiter import TEXT, suffix_of
+from models.sources.delimiter import TEXT
 from models.sources.folders import visible_files
+from models.sources.packed import open_unpacked, suffix_of
 
 
 def is_text_file(path: Path) -> bool:
@@ -54,16 +53,11 @@ def text_lines(path: Path) -> Iterator[str]:
         DataError: It is not UTF-8 or cut short.
     """
     offset = 0
-    try:
-        with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as file:
-            for number, line in enumerate(file, 1):
-                text = _decoded(line, path, number, offset)
-                offset += len(line)
-                yield text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DataError(
-            f"{path}: cannot be unpacked ({error}): it was cut short or is no gzip; copy it again"
-        ) from error
+    with open_unpacked(path) as file:
+        for number, line in enumerate(file, 1):
+            text = _decoded(line, path, number, offset)
+            offset += len(line)
+            yield text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")
 
 
 def _lines(path: Path) -> list[str]:

@@ -5,7 +5,8 @@ import gzip
 import pyarrow as pa
 import pytest
 
-from models.sources.delimiter import csv_rows, delimiter_in, delimiter_of, suffix_of
+from models.sources.delimiter import csv_rows, delimiter_in
+from models.sources.packed import delimiter_of, suffix_of
 from models.sources.read import read_source
 from models.sources.row_batches import row_batches
 

@@ -7,6 +7,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from models.errors import DataError
 from models.sources.header import header_of
 from models.sources.row_batches import first_values
 
@@ -29,7 +30,7 @@ def test_names_are_read_as_the_table_will_have_them(tmp_path: Path) -> None:
 def test_a_file_that_is_cut_short_cannot_be_read(tmp_path: Path) -> None:
     packed = gzip.compress(b"x,y\n" * 9)
     (tmp_path / "cut.csv.gz").write_bytes(packed[: len(packed) - 9])
-    with pytest.raises(OSError, match=r"cut\.csv\.gz"):
+    with pytest.raises(DataError, match=r"cut\.csv\.gz"):
         header_of(tmp_path / "cut.csv.gz")
 
 

@@ -28,14 +28,14 @@ def test_what_is_elsewhere_is_not_asked(tmp_path, source):
     [
         ("nope.csv", "nope.csv: no such file or folder: correct the path"),
         ("*.csv", r"\*.csv: no such file or folder"),
-        ("a.xlsx", r"a.xlsx: got a .xlsx file, expected a .csv"),
+        ("a.docx", r"a.docx: got a .docx file, expected a .csv"),
         ("passwd", "passwd: got a nameless file"),
         ("empty", "empty: got no file to read in it"),
         ("/dev/zero", "neither a file nor a folder"),
     ],
 )
 def test_what_is_away_or_no_table_is_refused(tmp_path, source, message):
-    for name in ("a.xlsx", "passwd"):
+    for name in ("a.docx", "passwd"):
         (tmp_path / name).write_text("x,y\n1,2\n")
     (tmp_path / "empty").mkdir()
     with pytest.raises(UsageError, match=f"data.source: .*{message}"):
