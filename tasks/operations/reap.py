@@ -58,18 +58,21 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
     Raises:
         StoreError: A project's folder cannot be made.
     """
-    lines = [*_orphans(workspace), *_removed(half_written.of_workspace(workspace)), *_task_runs(workspace)]
+    api = PrefectServer(workspace).api()
+    is_silent = api is not None and not is_healthy(api)  # each question to it would wait for half a minute
+    asked = None if is_silent else api
+    lines = [*_orphans(workspace), *_removed(half_written.of_workspace(workspace)), *_task_runs(workspace, asked)]
     folders = {path.name for path in (workspace.state / "projects").glob("*") if path.is_dir()}
     names = {name for name in folders if re.fullmatch(NAME_PATTERN, name)} | set(workspace.folders())
     for name in sorted(names & {only} if only else names):
         state = workspace.state / "projects" / name
         with storing(state):
             state.mkdir(parents=True, exist_ok=True)  # the loops of another machine have no folder here
-        cancelled = _cancelled_loop(workspace, state)
+        cancelled = _cancelled_loop(asked, state)
         with tried(state / LOOP_LOCK) as free:  # false while a living loop holds it
             if free and not is_leased(workspace.state, lease_of(state)):  # by a loop of another machine
                 lines += _project(workspace, state, cancelled)
-        lines += _flow_runs(state)
+        lines += _flow_runs(state, is_silent)
     if only is None:
         lines += _delivered(workspace)
     return lines
@@ -161,16 +164,15 @@ def _cancelled_training(workspace: Workspace, state: Path, loop: LoopRecord) -> 
             yield f"{loop.loop_id}: its flow run was cancelled, but perhaps not its training: {error}"
 
 
-def _cancelled_loop(workspace: Workspace, state: Path) -> str:
+def _cancelled_loop(api: str | None, state: Path) -> str:
     """Return the id of the last loop if it is not over and a person has cancelled its flow run, else an empty string.
 
     Prefect is asked before the project's lock is taken, since it may be silent; if it does not say it, it is not.
     """
     loop = last_loop(state)
-    if loop is None or loop.state in OVER or not loop.flow_run or is_running(state, loop):
+    if api is None or loop is None or loop.state in OVER or not loop.flow_run or is_running(state, loop):
         return ""
-    api = PrefectServer(workspace).api()
-    return loop.loop_id if api is not None and is_run_cancelled(api, loop.flow_run) else ""
+    return loop.loop_id if is_run_cancelled(api, loop.flow_run) else ""
 
 
 def _studies(workspace: Workspace, state: Path, lease: Lease) -> Iterator[str]:
@@ -182,12 +184,14 @@ def _studies(workspace: Workspace, state: Path, lease: Lease) -> Iterator[str]:
             yield f"{name}: trial {number} was interrupted; marked as failed"
 
 
-def _flow_runs(state: Path) -> Iterator[str]:
+def _flow_runs(state: Path, is_silent: bool) -> Iterator[str]:
     """Mark the Prefect runs of dead processes as Crashed; while the server is away their notes stay."""
     api, dead = os.environ.get("PREFECT_API_URL"), dead_runners(state)
     if not dead or not api:
         return
     try:
+        if is_silent:
+            raise StoreError(f"{api} does not say that it is healthy: start it again, or correct PREFECT_API_URL")
         crashed = crash_runs(api, {*dead.values()})
         yield from (f"{run['name']}: marked as Crashed in Prefect" for run in crashed)
         remove_runners(state, dead)
@@ -196,10 +200,9 @@ def _flow_runs(state: Path) -> Iterator[str]:
         yield f"{state.name}: runs of ended processes still wait for Prefect: {error}"
 
 
-def _task_runs(workspace: Workspace) -> Iterator[str]:
+def _task_runs(workspace: Workspace, api: str | None) -> Iterator[str]:
     """Close tasks that Prefect lists as open in ended flow runs; if the server is down, the next pass tries again."""
-    api = PrefectServer(workspace).api()
-    if api is None or not is_healthy(api):
+    if api is None:
         return
     pool = pool_of(workspace) if "prefect" in elsewhere(workspace) else None
     with contextlib.suppress(StoreError):

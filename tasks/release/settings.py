@@ -12,6 +12,8 @@ from typing import Any
 from tasks.host.workspace import Workspace
 
 VARIABLE = "LOOPLINE_SERVE"
+MOST_CONNECTIONS = 1000
+"""Connections of a worker, of each protocol. While HTTP has more, each request gets 503; nginx opens fewer."""
 
 
 @dataclass(frozen=True)

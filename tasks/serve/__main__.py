@@ -22,15 +22,13 @@ from tasks.host.http_guard import check_reach, is_loopback
 from tasks.host.workspace import Workspace
 from tasks.release import deployment
 from tasks.release.controller import ReleaseController, follow, guard
-from tasks.release.settings import ServerSettings
+from tasks.release.settings import MOST_CONNECTIONS, ServerSettings
 from tasks.release.shared_state import SharedNumber
 from tasks.serve import logs
 from tasks.serve.compactor import compacting
 from tasks.serve.metric_files import share_between_workers
 
 DRAIN_S = 20
-MOST_CONNECTIONS = 1000
-"""Connections of a worker; while there are more, each request gets 503. nginx opens fewer."""
 END_S = 1.0
 FIRST_LOOK_S = 1.0
 

@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 
 from models.triggers.signal import Signal
+from tasks.host import server_access
 from tasks.host.workspace import Workspace
 from tasks.prefect.events import of_signal, send
 from tasks.prefect.flow_runs import ask
@@ -56,6 +57,7 @@ def measured(place: Path) -> Platform:
     (home / "projects" / "tiny" / "data.csv").write_text("x,y\n1,2\n")
     first = _timed(home, "up")
     try:
+        os.environ.update(server_access.credentials(Workspace(home), {}))
         event = statistics.median(_event_s(Workspace(home), number) for number in range(EVENTS))
         down = _timed(home, "down", "--force")
         again = _timed(home, "up")

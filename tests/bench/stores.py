@@ -75,7 +75,7 @@ def _moved(home: Path, elsewhere: Path) -> tuple[float, float, float]:
     (state, records), (other, others) = (_records(root) for root in (home, elsewhere))
     hashes = Hashes(elsewhere / "hashes.json")
     done = [record for step in STEPS if (record := records.latest(step.name))]
-    stored = [StepStore(store, state, records, hashes).upload(one, _work(state, one)) for one in done]
+    stored = [StepStore(store, state, records, hashes).upload(one, _work(state, one), 1) for one in done]
     uploaded = time.perf_counter()
     for record in filter(lambda one: one.snapshot, stored):
         StepStore(store, other, others, hashes).fetch(record, _work(other, record))

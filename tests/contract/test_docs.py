@@ -9,9 +9,9 @@ from pathlib import Path
 from ruamel.yaml import YAML
 
 from models.inference import portable
-from tasks.release.settings import ServerSettings
+from tasks.release.settings import MOST_CONNECTIONS, ServerSettings
 from tasks.serve import batcher
-from tasks.serve.__main__ import MOST_CONNECTIONS
+from tasks.serve.grpc.server import MOST_CALLS
 
 Documented = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
 
@@ -36,11 +36,13 @@ def test_every_module_and_public_name_has_a_docstring(root: Path, modules: list[
 
 def test_the_limits_on_the_page_of_capacity_are_those_of_the_code(root: Path) -> None:
     page = (root / "docs" / "operations" / "capacity.md").read_text()
+    most_bytes = ServerSettings("", ()).most_bytes
     limits = {
         "rows of one run of a graph": f"{portable.ROWS_A_PASS:,}",
         "connections of a server's worker": f"{MOST_CONNECTIONS:,}",
+        "calls at once over gRPC": f"{MOST_CALLS} a worker, so {MOST_CALLS * most_bytes >> 30} GiB",
         "requests that wait for the batcher": f"{batcher.MOST_WAITING} a worker",
-        "a request's body": f"{ServerSettings('', ()).most_bytes >> 20} MiB",
+        "a request's body": f"{most_bytes >> 20} MiB",
     }
     assert [f"{name}: {value}" for name, value in limits.items() if f"| {name} | {value}" not in page] == []
 

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 import pytest
 
 from tasks.host.workspace import Workspace
-from tasks.serve.__main__ import MOST_CONNECTIONS
+from tasks.release.settings import MOST_CONNECTIONS
 from tests.bench.load import http_request, load
 from tests.serving import LiveServer, crown, live_server
 

@@ -4,8 +4,10 @@ Source: Open Inference Protocol, specification/protocol/inference_rest.md and in
 Tensor Data Extension". Each test quotes what it holds the server to.
 """
 
+import asyncio
 import json
 import struct
+import time
 from collections.abc import Iterator
 from typing import Any
 
@@ -20,6 +22,7 @@ from tritonclient.utils import InferenceServerException
 from tasks.host import ports
 from tasks.host.workspace import Workspace
 from tasks.serve.grpc.messages import SERVICE, message
+from tasks.serve.grpc.server import MOST_CALLS
 from tests.over_grpc import call, typed_request
 from tests.serving import LiveServer, Reply, crown, live_server
 
@@ -392,6 +395,33 @@ def test_server_metadata_is_the_same_over_both(server: LiveServer, grpc_port: in
     assert server.get("/v2").json == server.get("/v2/").json == {
         "name": told.name, "version": told.version, "extensions": list(told.extensions)
     }  # fmt: skip
+
+
+def test_calls_that_send_nothing_have_a_ceiling(server: LiveServer, grpc_port: int) -> None:
+    """Each may hold a message in memory; half as many wait in the client of one connection, and further ones there."""
+    ask = f"/{SERVICE}/ServerLive"
+
+    def channel(number: int) -> grpc.aio.Channel:
+        options = [("grpc.use_local_subchannel_pool", 1), ("number", number)]
+        return grpc.aio.insecure_channel(f"127.0.0.1:{grpc_port}", options=options)
+
+    async def refused_beside() -> bool:
+        async with channel(0) as first, channel(1) as second, channel(2) as third:
+            calls = [silent.stream_unary(ask)() for silent in (first, second) for _ in range(MOST_CALLS // 2)]
+            try:
+                until = time.monotonic() + 20
+                while time.monotonic() < until:
+                    try:
+                        await third.unary_unary(ask)(b"", timeout=20)
+                    except grpc.aio.AioRpcError as error:
+                        return error.code() == grpc.StatusCode.RESOURCE_EXHAUSTED
+                return False
+            finally:
+                for call in calls:
+                    call.cancel()
+
+    assert asyncio.run(refused_beside())
+    server.wait_until(lambda: bool(call(grpc_port, "ServerLive", message("ServerLiveRequest")()).live))
 
 
 def test_nothing_failed_on_the_way(server: LiveServer) -> None:

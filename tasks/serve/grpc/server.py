@@ -21,7 +21,7 @@ from models.serving import http_errors
 from models.serving.http_errors import RequestError
 from models.serving.open_inference import EXTENSIONS
 from tasks.host.http_guard import is_forwarded
-from tasks.release.settings import ServerSettings
+from tasks.release.settings import MOST_CONNECTIONS, ServerSettings
 from tasks.serve.answering import answer, checked_key, model_name, picked
 from tasks.serve.bodies import LARGE_BYTES
 from tasks.serve.grpc.messages import SERVICE, message, parsed, read
@@ -47,6 +47,17 @@ HEALTH = "grpc.health.v1.Health"
 """The service of gRPC's own health checks."""
 GRACE_S = 10.0
 """Seconds that open calls get when the server ends."""
+MOST_CALLS = 64
+"""Calls at once in a worker; further ones get RESOURCE_EXHAUSTED. Each may hold a message of `most_bytes`."""
+LIMITS = (
+    ("grpc.so_reuseport", 1),
+    ("grpc.max_allowed_incoming_connections", MOST_CONNECTIONS),
+    ("grpc.max_concurrent_streams", MOST_CALLS // 2),  # further calls of one connection wait in its client
+    ("grpc.max_connection_idle_ms", 600_000),
+    ("grpc.max_connection_age_ms", 600_000),  # then the client connects anew, by itself
+    ("grpc.max_connection_age_grace_ms", 60_000),  # a message that is sent more slowly is cut
+)
+"""What one caller, or many, may hold of a worker: gRPC's public settings."""
 
 _log = logging.getLogger("loopline.serve")
 Call = Callable[[WorkerState, Any, Any], Awaitable[Any]]
@@ -55,8 +66,8 @@ Call = Callable[[WorkerState, Any, Any], Awaitable[Any]]
 async def start(state: WorkerState) -> grpc.aio.Server:
     """Start a gRPC server for the worker's models; it runs until it is stopped."""
     settings = state.settings
-    options = [("grpc.max_receive_message_length", settings.most_bytes), ("grpc.so_reuseport", 1)]
-    server = grpc.aio.server(options=options)
+    options = [("grpc.max_receive_message_length", settings.most_bytes), *LIMITS]
+    server = grpc.aio.server(options=options, maximum_concurrent_rpcs=MOST_CALLS)
     handlers = {name: _handler(state, name, call) for name, call in _CALLS.items()}
     server.add_generic_rpc_handlers((grpc.method_handlers_generic_handler(SERVICE, handlers),))
     health = {

@@ -19,16 +19,18 @@ from models.training.job import JOB_FILE, RESULT_FILE
 from tasks.host import database, processes
 from tasks.host.locks import is_held
 from tasks.host.processes import OWNER
-from tasks.host.tables import leases
+from tasks.host.tables import leases, runners
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LOOP_LOCK, LoopRecord, last_loop, lease_of, read_loops, save_loop
 from tasks.loop.lifecycle import open_stage
 from tasks.loop.outcome import conclude_killed
+from tasks.loop.runners import dead_runners
 from tasks.operations.reap import is_owed, reap
-from tasks.prefect import flow_runs
+from tasks.prefect import events, flow_runs, prefect_server
 from tasks.ranks.launcher import key_of_folder, name_of
 from tasks.state.outbox import LOOP_RUN, Outbox
 from tasks.state.workspace_id import workspace_id
+from tests.absent_tool import away
 from tests.children import started
 from tests.conftest import MakeProject
 
@@ -266,6 +268,7 @@ def test_the_training_of_a_cancelled_run_is_cancelled(
         return {"state_type": run} if path == "flow_runs/r1" else []
 
     monkeypatch.setattr(flow_runs, "ask", answer)
+    monkeypatch.setattr("tasks.operations.reap.is_healthy", lambda api: True)
     monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
     programs = workspace.root / "bin"
     programs.mkdir()
@@ -294,6 +297,7 @@ def test_a_cancelled_runs_place_that_is_gone_holds_up_nothing(
     workspace: Workspace, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flow_runs, "ask", lambda *_: {"state_type": "CANCELLED"} if _[-1] == "GET" else [])
+    monkeypatch.setattr("tasks.operations.reap.is_healthy", lambda api: True)
     monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
     folder = state / "work" / "train" / "left"
     folder.mkdir(parents=True)
@@ -368,9 +372,28 @@ def test_no_lock_of_a_project_is_held_while_a_tool_is_silent(
         return False
 
     monkeypatch.setattr("tasks.operations.reap.PrefectServer.api", lambda _: "http://127.0.0.1:1/api")
+    monkeypatch.setattr("tasks.operations.reap.is_healthy", lambda api: True)
     monkeypatch.setattr("tasks.operations.reap.close_task_runs", lambda *_: [])
     monkeypatch.setattr("tasks.operations.reap.ended_with_open_tasks", lambda *_: [])
     monkeypatch.setattr("tasks.operations.reap.is_run_cancelled", silent)
     monkeypatch.setattr("tasks.operations.reap.MlflowExporter.deliver", silent)
     assert "tiny-1: was killed; marked as killed (`loopline run` continues it)" in reap(workspace)
     assert asked == [False, False]
+
+
+def test_a_silent_prefect_is_asked_once_and_its_runs_wait(
+    workspace: Workspace, state: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Each question to it would wait for half a minute: for each project, one about its loop and one about its runs."""
+    monkeypatch.setattr(prefect_server, "ANSWER_S", 0.2)
+    monkeypatch.setattr(events, "TIMEOUT_S", 0.2)
+    save_loop(state, replace(the_loop(state), flow_run="r1"))
+    with database.writing(workspace.state) as connection:
+        connection.execute(runners.insert().values(project="tiny", process=the_loop(state).process, since=1.0))
+    with away("silent") as (address, requests):
+        monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")
+        lines = reap(workspace)
+        assert requests == [b"GET /api/health HTTP/1.1", b"POST /api/events HTTP/1.1"]  # the event of the loop's end
+    assert any("runs of ended processes still wait for Prefect" in line for line in lines)
+    assert the_loop(state).state == "killed"
+    assert len(dead_runners(state)) == 1
