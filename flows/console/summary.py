@@ -7,18 +7,23 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import click
 
+from models.errors import one_line
 from models.pipeline.records import StepRecord
 from models.readable import readable
 from models.training.costs.summary import of_results
 from models.training.search_space import shown
 from tasks.host.workspace import Project
+from tasks.loop.lifecycle import SPEC_FILE
 from tasks.loop.loop import Loop
 from tasks.loop.loop_pages import page_of
 from tasks.loop.step_cache import StepCache
 from tasks.platform.report_pages import address_of, loop_pages
+from tasks.platform.services import usual_address
+from tasks.state.outbox import LOOP_RUN
 
 _OUTCOMES = {"promote": "promoted", "keep": "not promoted"}
 # An underscore within a word, such as in test_f1, is no emphasis.
@@ -104,11 +109,38 @@ def verdict_markdown(document: Mapping[str, Any]) -> str:
 
 @contextlib.contextmanager
 def published(loop: Loop) -> Iterator[None]:
-    """Publish verdict, reports and card of the loop on its page in Prefect, also if it ends early."""
+    """Publish verdict, reports and card of the loop on its page in Prefect, and describe its run, however it ends."""
+    loop.outbox.note(LOOP_RUN, run_note(loop, "running"))
+    state = "ended early"
     try:
         yield
+        state = ""
+    except Exception as error:
+        state = one_line(error)
+        raise
     finally:
         _publish(loop)
+        loop.outbox.note(LOOP_RUN, run_note(loop, state))
+
+
+def run_note(loop: Loop, state: str) -> str:
+    """Return the description of the loop's run in MLflow, in Markdown: what came of it, and where its pages are.
+
+    Args:
+        loop: The loop.
+        state: What is said of a loop without a verdict.
+    """
+    judged = loop.done["judge"].result if "judge" in loop.done else {}
+    outcome = _OUTCOMES.get(loop.done["promote"].result["decision"], "") if "promote" in loop.done else state
+    reasons = "\n".join(f"* {_escaped(reason)}" for reason in judged.get("reasons", ()))
+    links = {
+        "model card": "artifact:card.html" if "card" in loop.done else "",
+        "loop": f"{usual_address(loop.workspace, 'overview')}/loops/{quote(loop.id, safe='')}",
+        "data": "artifact:validation/raw/validation-raw.html" if "validate-raw" in loop.done else "",
+        "spec": f"artifact:{SPEC_FILE}",
+    }
+    line = " · ".join(f"[{name}]({address})" for name, address in links.items() if address)
+    return "\n\n".join(filter(None, (loop.spec.description, f"**{_escaped(outcome)}**" * bool(outcome), reasons, line)))
 
 
 def _publish(loop: Loop) -> None:

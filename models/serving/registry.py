@@ -41,6 +41,19 @@ def version_words(number: str | None) -> str:
     return f"version {number}" if number else "no champion"
 
 
+def described(tags: Mapping[str, str]) -> str:
+    """Return a version's description for the registry's page, in Markdown, from its tags; empty if it has none."""
+    decision, _, verdict = tags.get("loopline.verdict", "").partition(": ")
+    facts = {
+        "Test rows": tags.get("loopline.metric", "").replace("=", " "),
+        "Target": tags.get("loopline.target", ""),
+        "Data": tags.get("loopline.dataset", ""),
+        "Loop": tags.get("loopline.loop_id", ""),
+    }
+    lines = [f"* {name}: `{value}`" for name, value in facts.items() if value]
+    return "\n\n".join(filter(None, (verdict or decision, "\n".join(lines))))
+
+
 class RegisteredVersion(FrozenModel):
     """A registered version: its number and tags."""
 

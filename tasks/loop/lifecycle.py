@@ -10,11 +10,11 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
-from typing import Any
 
 from models.errors import LeaseLostError, StoreError
 from models.pipeline.keys import key_of
 from models.project_spec.blocks import Spec
+from models.project_spec.parameters import set_parameters
 from models.project_spec.reader import read_spec
 from models.training.families import families_of
 from tasks.gc import loop_end
@@ -28,10 +28,12 @@ from tasks.host.workspace import Project, Workspace
 from tasks.loop.champion import hear, look_after_loop
 from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, is_running, last_loop, lease_of, save_loop
 from tasks.loop.loop import TORCH_STEPS, Loop, Reporter, SilentReporter
+from tasks.loop.machine_samples import MachineSamples
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
 from tasks.loop.runners import add_runner
 from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter
 from tasks.mlflow.lost_store import refuse_lost
+from tasks.mlflow.provenance import source_tags
 from tasks.ranks.places import checked_spec
 from tasks.state.ingest_segments import receive
 from tasks.state.outbox import LOOP_RUN, Outbox, waiting_loops
@@ -39,6 +41,8 @@ from tasks.state.step_store import highest_epoch
 
 HANDOVER_S = 2 * TTL_S
 """The longest time from a SIGTERM to the end of a lease: a pod may renew it until Kubernetes kills it after 30 s."""
+SPEC_FILE = "spec.json"
+"""The artifact of a run with its whole spec, defaults included."""
 CLEANUP_S = 5.0
 """The longest time for which a clean-up holds a project of which no loop runs."""
 
@@ -81,7 +85,7 @@ def open_loop(
         exporter.start()
         failure = None
         try:
-            with loop.rank_pool:
+            with MachineSamples(loop.outbox), loop.rank_pool:
                 if any(planned.state != "done" for planned in loop.step_cache.plan() if planned.step in TORCH_STEPS):
                     loop.rank_pool.warm(families_of(spec))  # imports while the data is read and checked
                 yield loop
@@ -102,9 +106,10 @@ def _earlier_logs(workspace: Workspace, name: str) -> list[MlflowExporter]:
 
 
 def _begin_run(loop: Loop) -> None:
-    tags = {"loopline.loop_id": loop.id, "loopline.trigger": loop.trigger, "mlflow.source.name": "loopline"}
+    tags = {"loopline.loop_id": loop.id, "loopline.trigger": loop.trigger, **source_tags(loop.project.folder)}
     loop.outbox.start_run(LOOP_RUN, loop.id, tags)
-    loop.outbox.params(LOOP_RUN, _flat(loop.spec))
+    loop.outbox.params(LOOP_RUN, set_parameters(loop.spec))
+    loop.outbox.text(LOOP_RUN, SPEC_FILE, loop.spec.model_dump_json(indent=1))
 
 
 def _end(loop: Loop, record: LoopRecord, failure: BaseException | None) -> None:
@@ -240,18 +245,3 @@ def _open_loop_state(
 def new_loop_id(project: str) -> str:
     """Return a loop's name in all five tools: project, UTC time, eight random characters."""
     return f"{project}-{datetime.now(UTC):%Y%m%d-%H%M%S}-{secrets.token_hex(4)}"
-
-
-def _flat(spec: Spec) -> dict[str, Any]:
-    """Return the spec as parameters of the run, nested keys joined by dots, defaults included."""
-    flat: dict[str, Any] = {}
-
-    def walk(path: str, value: Any) -> None:
-        if isinstance(value, dict) and value:
-            for key, inner in value.items():
-                walk(f"{path}.{key}" if path else str(key), inner)
-        elif value not in (None, [], {}, ""):
-            flat[path] = value
-
-    walk("", spec.model_dump(mode="json", exclude={"data": {"expectations"}}))
-    return flat

@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import json
 import logging
 import os
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.errors import LeaseLostError, StoreError, one_line
+from models.errors import LeaseLostError, StoreError
 from models.serving.registry import UNRECORDED
 from tasks.host import processes, stores
 from tasks.host.carrying import WAIT_S, carrying
@@ -20,6 +19,7 @@ from tasks.mlflow.client import client, reaching_store
 from tasks.mlflow.embedded_store import open_client
 from tasks.mlflow.garbage import logged_model_of
 from tasks.mlflow.lost_store import refuse_lost
+from tasks.mlflow.projection import Target, project
 from tasks.state import step_store
 from tasks.state.outbox import Delivered, Outbox, delivered, set_delivered
 
@@ -27,7 +27,6 @@ if TYPE_CHECKING:
     from mlflow import MlflowClient
 
 RUN_KEY = "loopline.run_key"
-REFUSALS = {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "BAD_REQUEST"}
 LOG = logging.getLogger("loopline")
 INTERVAL_S = 2.0
 
@@ -92,13 +91,9 @@ class MlflowExporter:
             return
         if op == "artifact":
             lines = [{**line, "path": str(self._fetched(self._workspace.root / line["path"]))} for line in lines]
-        items, send, limit = _CARRIERS[op]
         run_id = self._runs.get(run)
-        refused = (
-            _send([record for line in lines for record in items(line)], lambda batch: send(store, run_id, batch), limit)
-            if run_id
-            else [f"the run {run} never began"]
-        )
+        target = Target(store, experiment, run_id, self._outbox.lines) if run_id else None
+        refused = project(target, op, lines) if target else [f"the run {run} never began"]
         for reason in refused:
             LOG.warning("%s: MLflow refused %s of %s, left out: %s", self._loop_id, op, run, reason)
 
@@ -194,86 +189,6 @@ def _usable_run(store: MlflowClient, run_id: str | None) -> str | None:
 def _find_run(store: MlflowClient, experiment: str, key: str) -> str | None:
     runs = store.search_runs([experiment], f"tags.`{RUN_KEY}` = '{key}'", max_results=1)
     return str(runs[0].info.run_id) if runs else None
-
-
-def _send(items: list[Any], send: Callable[[list[Any]], None], limit: int) -> list[str]:
-    """Send in batches of `limit`; a refused batch is sent item by item. Return the reasons of the final refusals.
-
-    A line that MLflow will never accept (a parameter with two values, a name that is not allowed) must not block the
-    later lines.
-    """
-    from mlflow.exceptions import MlflowException
-
-    refused = []
-    for first in range(0, len(items), limit):
-        batch = items[first : first + limit]
-        try:
-            send(batch)
-        except MlflowException as error:
-            if error.error_code not in REFUSALS:
-                raise
-            refused += _send(batch, send, 1) if len(batch) > 1 else [one_line(error)]
-    return refused
-
-
-def _metrics(line: dict[str, Any]) -> list[Any]:
-    from mlflow.entities import Metric
-
-    return [Metric(key, value, line["at_ms"], line["step"]) for key, value in line["metrics"].items()]
-
-
-def _params(line: dict[str, Any]) -> list[Any]:
-    from mlflow.entities import Param
-
-    return [Param(key, value[:6000]) for key, value in line["params"].items()]
-
-
-def _tags(line: dict[str, Any]) -> list[Any]:
-    from mlflow.entities import RunTag
-
-    return [RunTag(key, value[:8000]) for key, value in line["tags"].items()]
-
-
-def _artifacts(line: dict[str, Any]) -> list[Any]:
-    return [line] if Path(line["path"]).exists() else []  # a deleted file must not block the later lines
-
-
-def _log_artifact(store: MlflowClient, run_id: str, lines: list[Any]) -> None:
-    for line in lines:
-        store.log_artifact(run_id, line["path"], line["folder"] or None)
-
-
-def _datasets(line: dict[str, Any]) -> list[Any]:
-    from mlflow.entities import Dataset, DatasetInput, InputTag
-
-    described = line["dataset"]
-    dataset = Dataset(
-        name=described["name"],
-        digest=described["digest"],
-        source_type=described["source_type"],
-        source=json.dumps(described["source"]),
-        schema=json.dumps(described["schema"]),
-        profile=json.dumps(described["profile"]),
-    )
-    return [DatasetInput(dataset, [InputTag("mlflow.data.context", line["context"])])]
-
-
-def _end(store: MlflowClient, run_id: str, lines: list[Any]) -> None:
-    for line in lines:
-        store.set_terminated(run_id, line["status"], line["at_ms"])
-
-
-# For each operation: how a line is converted, how items are sent, and how many are sent at once.
-_CARRIERS: dict[
-    str, tuple[Callable[[dict[str, Any]], list[Any]], Callable[[MlflowClient, str, list[Any]], None], int]
-] = {
-    "metrics": (_metrics, lambda store, run, batch: store.log_batch(run, metrics=batch), 1000),
-    "params": (_params, lambda store, run, batch: store.log_batch(run, params=batch), 100),
-    "tags": (_tags, lambda store, run, batch: store.log_batch(run, tags=batch), 100),
-    "artifact": (_artifacts, _log_artifact, 1),
-    "dataset": (_datasets, lambda store, run, batch: store.log_inputs(run, batch), 1),
-    "end": (lambda line: [line], _end, 1),
-}
 
 
 class BackgroundExporter:

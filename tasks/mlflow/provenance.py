@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 import hashlib
 import subprocess
 from pathlib import Path
@@ -37,6 +38,22 @@ def code_version(folder: Path = CLONE) -> dict[str, str]:
         "commit": commit,
         "diff": diff,
         "lock": hashlib.sha256(lock.read_bytes()).hexdigest() if lock.exists() else "",
+    }
+
+
+def source_tags(folder: Path) -> dict[str, str]:
+    """Return the tags by which MLflow's page shows who made a run or a model, and of which commit.
+
+    Args:
+        folder: The folder of the spec; outside git there is no commit.
+    """
+    commit, _, branch = _git(folder, "rev-parse", "HEAD", "--abbrev-ref", "HEAD").strip().partition("\n")
+    git = {"mlflow.source.git.commit": commit, "mlflow.source.git.branch": branch}
+    return {
+        "mlflow.user": getpass.getuser(),
+        "mlflow.source.name": "loopline",
+        "mlflow.source.type": "LOCAL",
+        **{name: value for name, value in git.items() if value},
     }
 
 

@@ -23,6 +23,7 @@ from models.serving.registry import (
     back_from,
     champion_words,
     champions_in_force,
+    described,
     version_words,
 )
 from models.serving.registry_comparison import OWNER, next_move
@@ -35,6 +36,7 @@ from tasks.mlflow import registry_reader
 from tasks.mlflow.carrier import Carrier
 from tasks.mlflow.client import reaching_store
 from tasks.mlflow.embedded_store import open_client
+from tasks.mlflow.garbage import logged_model_of
 from tasks.mlflow.stored_versions import stored_version
 from tasks.state import champion_moves, registered_models, versions
 from tasks.state.champion_moves import champion_of, moves_of
@@ -128,7 +130,7 @@ class Registry:
                 self._ensure_model(description)
                 whose = {**tags, KEY: key, UNRECORDED: "{host}:{pid}".format(**processes.identity())}
                 created = self._store.create_model_version(
-                    self.model, source, run_id=run_id, tags=whose, model_id=model_id
+                    self.model, source, run_id=run_id, tags=whose, model_id=model_id, description=described(tags)
                 )
                 version = str(created.version)
             return self.judge(version, tags, lease)
@@ -140,6 +142,9 @@ class Registry:
             for name, value in tags.items():
                 if registered.tags.get(name) != value:
                     self._store.set_model_version_tag(self.model, version, name, value)
+            text = described({**registered.tags, **tags})
+            if tags and text != (registered.description or ""):
+                self._store.update_model_version(self.model, version, text)
             stored = stored_version(self._store, registered, self._workspace.state)
         stored = replace(stored, tags={**stored.tags, **tags})
         with database.writing(self._workspace.state) as connection:
@@ -156,6 +161,15 @@ class Registry:
             if UNRECORDED in registered.tags:
                 self._store.delete_model_version_tag(self.model, version, UNRECORDED)
         return stored
+
+    def logged_model(self, version: str) -> str | None:
+        """Return the id of the logged model that a version was made of; None if it was made of files.
+
+        Raises:
+            StoreError: The registry is unavailable.
+        """
+        with reaching_store():
+            return logged_model_of(self._store.get_model_version(self.model, version))
 
     def tags(self, version: str) -> dict[str, str]:
         """Return the tags of a version.

@@ -52,10 +52,28 @@ class Outbox:
         """Log parameters of a run, each only once."""
         self._write({"op": "params", "run": run, "params": {key: str(value) for key, value in params.items()}})
 
-    def metrics(self, run: str, values: Mapping[str, float], step: int = 0) -> None:
-        """Log metrics of a run at a step; values that are not finite are left out."""
+    def metrics(
+        self,
+        run: str,
+        values: Mapping[str, float],
+        step: int = 0,
+        *,
+        at: float | None = None,
+        measured_on: str = "",
+    ) -> None:
+        """Log metrics of a run; values that are not finite are left out.
+
+        Args:
+            run: The run.
+            values: The metrics by name.
+            step: The epoch; 0 for values of the whole run.
+            at: When they were measured, in Unix seconds; default: now. The same values of the same time count once.
+            measured_on: The context of the run's dataset on which the values of the run's model were measured.
+        """
         finite = {key: float(value) for key, value in values.items() if abs(float(value)) < float("inf")}
-        self._write({"op": "metrics", "run": run, "metrics": finite, "step": step, "at_ms": _now_ms()})
+        at_ms = _now_ms() if at is None else round(at * 1000)
+        line = {"op": "metrics", "run": run, "metrics": finite, "step": step, "at_ms": at_ms}
+        self._write({**line, "measured_on": measured_on} if measured_on else line)
 
     def tags(self, run: str, tags: Mapping[str, Any]) -> None:
         """Set tags of a run."""
@@ -67,8 +85,20 @@ class Outbox:
             path = path.relative_to(self._state.parents[2])  # another machine may deliver it
         self._write({"op": "artifact", "run": run, "path": str(path), "folder": folder})
 
+    def text(self, run: str, name: str, text: str) -> None:
+        """Log a text as a file of a run."""
+        self._write({"op": "text", "run": run, "name": name, "text": text})
+
+    def note(self, run: str, text: str) -> None:
+        """Set a run's description, in Markdown; a link to `artifact:NAME` leads to the run's own file."""
+        self._write({"op": "note", "run": run, "text": text})
+
+    def model(self, run: str, model_id: str) -> None:
+        """Name the logged model that a run has made; the metrics on its datasets are linked to it."""
+        self._write({"op": "model", "run": run, "model_id": model_id})
+
     def dataset(self, run: str, dataset: Mapping[str, Any], context: str) -> None:
-        """Log a dataset that the run read: name, digest, source, schema, profile."""
+        """Log a dataset that the run read, with its use: name, digest, source, schema, profile."""
         self._write({"op": "dataset", "run": run, "dataset": dict(dataset), "context": context})
 
     def end_run(self, run: str, status: str, ended: float | None = None) -> None:

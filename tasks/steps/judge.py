@@ -48,7 +48,6 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
         evidence, num_known = _without_known(loop.report, whole, is_known)
         verdict = _verdict(loop.spec, loop.project, evidence).model_copy(update={"num_known": num_known})
         write_text(folder / VERDICT_FILE, verdict.model_dump_json(indent=1) + "\n")
-        _log(loop.outbox, verdict)
         missed = _missed_classes(inputs, evidence, loop.spec)
         if missed:
             loop.report.note(f"judge: {missed}")
@@ -75,7 +74,10 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
         papers = [_write_known_rows(inputs, folder), _write_predictions(inputs, folder, whole)]
         return StepResult([folder / VERDICT_FILE, *papers], result)
 
-    return loop.carry_out("judge", act)
+    record, was_done = loop.carry_out("judge", act)
+    path = loop.place(record) / VERDICT_FILE  # of an earlier loop, if its verdict counts: this run shows it too
+    _log(loop.outbox, Verdict.model_validate_json(path.read_text()), record.finished)
+    return record, was_done
 
 
 def _missed_classes(inputs: Inputs, evidence: Evidence, spec: Spec) -> str:
@@ -300,18 +302,19 @@ def _plain(name: str) -> str:
     return "".join(character if character.isalnum() or character in "_-. " else "_" for character in name)
 
 
-def _log(outbox: Outbox, verdict: Verdict) -> None:
+def _log(outbox: Outbox, verdict: Verdict, at: float) -> None:
     def named(model: str) -> dict[str, Any]:
         prefix = "test_" if model == "challenger" else f"test_{model}_"
         return {
             prefix + name: values[model] for name, values in verdict.metrics.items() if values.get(model) is not None
         }
 
-    for model in ("challenger", "champion", "baseline"):
-        outbox.metrics(LOOP_RUN, named(model))
+    outbox.metrics(LOOP_RUN, named("challenger"), at=at, measured_on="test")
+    for model in ("champion", "baseline"):
+        outbox.metrics(LOOP_RUN, named(model), at=at)
     references = {f"test_{name}_{verdict.metric}": value for name, value in verdict.references.items()}
     for output in verdict.outputs:
         scores = {f"test_{_plain(output.name)}_{_plain(name)}": value for name, value in output.challenger.items()}
         references |= scores
-    outbox.metrics(LOOP_RUN, {name: value for name, value in references.items() if value is not None})
+    outbox.metrics(LOOP_RUN, {name: value for name, value in references.items() if value is not None}, at=at)
     outbox.tags(LOOP_RUN, {"loopline.decision": verdict.decision, "loopline.verdict": verdict.summary})

@@ -59,16 +59,19 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
         files = {**_files(inputs), SPEC: folder / SPEC}
         tags = _tags(loop, inputs, files)
         if number is None:
-            model_id = _log_model(loop, inputs, folder, run_id, {KEY: key, FILES: tags[FILES]}, files)
+            model_id: str | None = _log_model(loop, inputs, folder, run_id, {KEY: key, FILES: tags[FILES]}, files)
             loop.confirm()
             source = f"models:/{model_id}"
             stored = registry.create(key, source, run_id, model_id, tags, loop.spec.description, loop.lease)
         else:
+            model_id = registry.logged_model(number)
             judged = {name: tags[name] for name in ("loopline.verdict", RIVAL, JUDGED_BEST, BEST)}
             is_same = judged.items() <= registry.tags(number).items()  # then it keeps the loop that judged it
             stored = registry.judge(number, {} if is_same else {**judged, "loopline.loop_id": loop.id}, loop.lease)
         version = stored.number
         loop.outbox.tags(LOOP_RUN, {"loopline.version": version})
+        if model_id:
+            loop.outbox.model(LOOP_RUN, model_id)
         loop.outbox.metrics(LOOP_RUN, _costs(inputs))
         reference = inputs["validate-prepared"].file("reference.json")
         path = loop.state / REFERENCES / f"{version}.json"
@@ -168,7 +171,7 @@ def _log_model(
             experiment,
             name=loop.spec.name,
             source_run_id=run_id,
-            tags={**tags, "loopline.loop_id": loop.id},
+            tags={**tags, "loopline.loop_id": loop.id, **provenance.source_tags(loop.project.folder)},
             params={
                 "net": chosen_net(loop.spec, inputs["search"].result.get("params", {})),
                 **{name: str(value) for name, value in shown(inputs["search"].result.get("params", {})).items()},

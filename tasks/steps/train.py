@@ -13,9 +13,11 @@ from models.metrics.metrics import metric_name
 from models.nets.catalogue import by_descent, net_name, unused
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
+from models.project_spec.parameters import trained_parameters
 from models.project_spec.references import short_name
 from models.training.checkpoints.finished import take_over
 from models.training.ensemble import fit_members, members_of, weights_of
+from models.training.families import chosen_net
 from models.training.job import JOB_FILE, LONGER, REFIT, EpochReport, TrainingJob, TrainingResult
 from models.training.optimisation.course import still_rises
 from models.training.search_space import MEMBERS, member_nets, shown, with_params
@@ -57,7 +59,6 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         task = job(loop, inputs["prepare"], folder, model, train, start=start, place=place)
         write_text(folder / JOB_FILE, task.model_dump_json())
         write_json(folder / MODEL_FILE, task.model.model_dump(mode="json"))
-        loop.outbox.params(LOOP_RUN, {f"best.{key}": value for key, value in shown(params).items()})
         described = estimator_tags(nets, loop.project.folder)
         loop.outbox.tags(LOOP_RUN, described)
         members = members_of(task)
@@ -84,7 +85,21 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         loop.outbox.artifact(LOOP_RUN, folder / "result.json", "training")
         return StepResult([folder / MODEL_FILE, *weights_of(task, result)], summary)
 
-    return loop.carry_out("train", act)
+    record, was_done = loop.carry_out("train", act)
+    _log(loop, record)
+    return record, was_done
+
+
+def _log(loop: Loop, record: StepRecord) -> None:
+    """Log the settings of the model, and what it reached at the epoch whose weights are kept."""
+    trained, params = record.result, record.result["params"]
+    settings = trained_parameters(loop.spec, chosen_net(loop.spec, params), shown(params))
+    loop.outbox.params(LOOP_RUN, settings)
+    epochs, best = trained["epochs"], trained["best_epoch"]
+    kept = epochs[best - 1] if 1 <= best <= len(epochs) else {}
+    for prefix, context in (("train_", "training"), ("val_", "validation")):
+        if values := {name: value for name, value in kept.items() if name.startswith(prefix)}:
+            loop.outbox.metrics(LOOP_RUN, values, at=record.finished, measured_on=context)
 
 
 def _longer(task: TrainingJob, result: TrainingResult) -> str:

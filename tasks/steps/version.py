@@ -11,8 +11,26 @@ from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
 from models.sources.read import read_table
 from tasks.loop.loop import Inputs, Loop, StepResult
+from tasks.mlflow.projection import DIGEST_CHARACTERS
 from tasks.state.outbox import LOOP_RUN
 from tasks.tools import dvc_repo
+
+CONTEXTS = {"train": "training", "validation": "validation", "test": "test"}
+"""The splits that are datasets of the run, and what MLflow calls their use."""
+TYPES = {
+    "int64": "long",
+    "uint32": "long",
+    "uint64": "long",
+    "int": "integer",
+    "uint": "integer",
+    "double": "double",
+    "float": "float",
+    "bool": "boolean",
+    "timestamp": "datetime",
+    "date": "datetime",
+    "binary": "binary",
+}
+"""MLflow's types by the beginning of Arrow's names, the first that fits; all others are shown as texts."""
 
 
 def version(loop: Loop) -> tuple[StepRecord, bool]:
@@ -28,21 +46,30 @@ def version(loop: Loop) -> tuple[StepRecord, bool]:
         return StepResult(result={**dvc_repo.commit(loop.project, loop.id), "rows": rows, "schema": table_schema(raw)})
 
     record, was_done = loop.carry_out("version", act)
-    loop.outbox.dataset(LOOP_RUN, _dataset(loop.spec, record.result), "training")
+    for split, context in CONTEXTS.items():
+        if record.result["rows"].get(split):
+            loop.outbox.dataset(LOOP_RUN, _dataset(loop.spec, record.result, split), context)
     loop.outbox.tags(LOOP_RUN, {"loopline.dataset": record.result["prepared"], "loopline.raw": record.result["raw"]})
     return record, was_done
 
 
-def _dataset(spec: Spec, version: dict[str, Any]) -> dict[str, Any]:
+def _dataset(spec: Spec, version: dict[str, Any], split: str) -> dict[str, Any]:
+    """Return the rows of a split as MLflow describes a dataset: it tells two by name and digest."""
+    columns, num_rows = version["schema"], version["rows"][split]
     return {
-        "name": spec.name,
-        "digest": version["prepared"][:36],
+        "name": f"{spec.name}-{split}",
+        "digest": version["prepared"][:DIGEST_CHARACTERS],
         "source_type": "dvc",
         "source": {
             "uri": spec.data.source,
             "dvc": version["prepared"],
             "raw": version["raw"],
         },
-        "schema": {"columns": version["schema"]},
-        "profile": version["rows"],
+        "schema": {"mlflow_colspec": [_column(column) for column in columns]},
+        "profile": {"num_rows": num_rows, "num_elements": num_rows * len(columns)},
     }
+
+
+def _column(column: dict[str, Any]) -> dict[str, Any]:
+    kind = next((name for prefix, name in TYPES.items() if column["dtype"].startswith(prefix)), "string")
+    return {"name": column["name"], "type": kind, "required": not column["nulls"]}

@@ -15,7 +15,8 @@ from tasks.host.workspace import Workspace
 from tasks.loop import carry_runs
 from tasks.loop.history import LoopRecord, save_loop
 from tasks.mlflow.client import client
-from tasks.mlflow.delivery import MlflowExporter
+from tasks.mlflow.delivery import MlflowExporter, experiment_id
+from tasks.mlflow.embedded_store import open_client
 from tasks.state.outbox import Outbox, delivered, set_delivered, undelivered, waiting_loops
 
 LOOP = "tiny-20260101-000000-abcd"
@@ -31,27 +32,30 @@ def fill(workspace: Workspace) -> Outbox:
     box.start_run("loop", LOOP, {"loopline.loop_id": LOOP})
     box.params("loop", {"train.lr": 0.1, **{f"p{number}": number for number in range(150)}})
     box.start_run("trial-0", f"{LOOP}/trial-0", {}, parent="loop")
-    for epoch in range(30):
-        box.metrics("trial-0", {"val_loss": 1 / (epoch + 1), "val_accuracy": 0.5}, epoch)
+    for epoch in range(1, 31):
+        box.metrics("trial-0", {"val_loss": 1 / epoch, "val_accuracy": 0.5}, epoch)
     box.end_run("trial-0", "FINISHED")
     box.metrics("loop", {"val_accuracy": 0.9}, 1)
-    box.dataset(
-        "loop",
-        {
-            "name": "tiny",
-            "digest": "abc",
-            "source_type": "dvc",
-            "source": {"uri": "a.csv"},
-            "schema": {},
-            "profile": {"rows": 3},
-        },
-        "training",
-    )
+    for split, context in (("train", "training"), ("test", "test")):
+        dataset = {"name": f"tiny-{split}", "digest": "abc", "source_type": "dvc"}
+        box.dataset("loop", {**dataset, "source": {"uri": "a.csv"}, "schema": {}, "profile": {"rows": 3}}, context)
+    box.metrics("loop", {"test_accuracy": 0.8}, measured_on="test")
+    box.model("loop", logged_model(workspace))
+    box.text("loop", "spec.json", "{}")
+    box.note("loop", "a first one")
+    box.note("loop", "see the [card](artifact:card.html)")
     box.artifact("loop", figure, "pages")
     box.artifact("loop", state / "deleted.png", "pages")
     box.tags("loop", {"loopline.decision": "promote"})
     box.end_run("loop", "FINISHED")
     return box
+
+
+def logged_model(workspace: Workspace) -> str:
+    """A model as `register` logs it: before its run's lines name it."""
+    store = open_client(workspace)
+    experiment = experiment_id(store, workspace, "tiny")
+    return str(store.create_logged_model(experiment, name="tiny", model_type="onnx").model_id)
 
 
 def outbox(workspace: Workspace) -> Outbox:
@@ -88,12 +92,19 @@ def check_all(workspace: Workspace) -> None:
     assert loop.data.params["train.lr"] == "0.1"
     assert len(loop.data.params) == 151
     assert loop.data.tags["loopline.decision"] == "promote"
-    assert loop.data.metrics == {"val_accuracy": 0.9}
+    assert loop.data.metrics == {"curves/val_accuracy": 0.9, "test_accuracy": 0.8}
+    assert len(store.get_metric_history(loop.info.run_id, "test_accuracy")) == 1
+    place = f"#/experiments/{loop.info.experiment_id}/runs/{loop.info.run_id}/artifacts/card.html"
+    assert loop.data.tags["mlflow.note.content"] == f"see the [card]({place})"
+    (output,) = loop.outputs.model_outputs
+    (measured,) = store.get_logged_model(output.model_id).metrics
+    assert (measured.key, measured.value, measured.dataset_name) == ("test_accuracy", 0.8, "tiny-test")
     assert trial.data.tags["mlflow.parentRunId"] == loop.info.run_id
-    assert [point.step for point in store.get_metric_history(trial.info.run_id, "val_loss")] == list(range(30))
+    assert [point.step for point in store.get_metric_history(trial.info.run_id, "curves/val_loss")] == [*range(1, 31)]
     assert {run.info.status for run in (loop, trial)} == {"FINISHED"}
-    (dataset,) = loop.inputs.dataset_inputs
-    assert (dataset.dataset.digest, json.loads(dataset.dataset.profile)) == ("abc", {"rows": 3})
+    datasets = {part.dataset.name: part.dataset for part in loop.inputs.dataset_inputs}
+    assert sorted(datasets) == ["tiny-test", "tiny-train"]
+    assert (datasets["tiny-train"].digest, json.loads(datasets["tiny-train"].profile)) == ("abc", {"rows": 3})
     assert [file.path for file in store.list_artifacts(loop.info.run_id, "pages")] == ["pages/card.html"]
 
 

@@ -149,11 +149,26 @@ def test_one_loop_id_is_in_every_tool(first: Loop) -> None:
 def test_the_record_in_mlflow_is_whole(first: Loop) -> None:
     run = run_of(first)
     assert run.info.status == "FINISHED"
-    assert run.data.params["train.epochs"] == "6"
-    assert any(name.startswith("test_") for name in run.data.metrics)
+    best = first.done["train"].result["params"]["train.lr"]
+    assert (run.data.params["train.epochs"], float(run.data.params["train.lr"])) == ("6", best)
+    assert len(run.data.params) < 25, "the defaults are in spec.json"
+    assert "curves/val_accuracy" in run.data.metrics
     assert run.data.tags["loopline.decision"] == "promote"
-    (dataset,) = run.inputs.dataset_inputs
-    assert dataset.dataset.digest == first.done["version"].result["prepared"][:36]
+    assert run.data.tags["mlflow.user"]
+    datasets = {part.dataset.name: part.dataset for part in run.inputs.dataset_inputs}
+    assert sorted(datasets) == ["tiny-test", "tiny-train", "tiny-validation"]
+    assert {dataset.digest for dataset in datasets.values()} == {first.done["version"].result["prepared"][:36]}
+    assert [column["type"] for column in json.loads(datasets["tiny-test"].schema)["mlflow_colspec"]][:1] == ["double"]
+    (output,) = run.outputs.model_outputs
+    measured = {(metric.key, metric.dataset_name) for metric in client().get_logged_model(output.model_id).metrics}
+    assert measured >= {
+        ("test_accuracy", "tiny-test"),
+        ("val_accuracy", "tiny-validation"),
+        ("train_loss", "tiny-train"),
+    }
+    assert client().get_model_version("tiny", "1").description.startswith("Promoted.")
+    spec = json.loads(mlflow.artifacts.load_text(f"{run.info.artifact_uri}/spec.json"))
+    assert spec["train"]["batch"] == 32
     trials = client().search_runs([run.info.experiment_id], f"tags.`mlflow.parentRunId` = '{run.info.run_id}'")
     assert {trial.info.status for trial in trials} == {"FINISHED"}
     assert len(trials) == 2
@@ -163,12 +178,13 @@ def test_what_it_cost_is_told_a_trial_a_run_a_search_and_a_version(first: Loop) 
     run, champion = run_of(first), aliased("tiny")
     assert champion is not None
     told = run.data.metrics
-    assert told["cost/total/flops"] == told["cost/search/flops"] + told["cost/train/flops"]
-    assert told["cost/total/device_seconds"] > told["cost/train/device_seconds"] > 0
-    assert {"device_s", "data_wait_s", "peak_memory_mb", "flops", "samples_per_s"} <= set(told), "each epoch's"
+    assert told["system/cost/total/flops"] == told["system/cost/search/flops"] + told["system/cost/train/flops"]
+    assert told["system/cost/total/device_seconds"] > told["system/cost/train/device_seconds"] > 0
+    epochs = {"device_s", "data_wait_s", "peak_memory_mb", "flops", "samples_per_s"}
+    assert {f"system/{name}" for name in epochs} <= set(told)
     trials = client().search_runs([run.info.experiment_id], f"tags.`mlflow.parentRunId` = '{run.info.run_id}'")
-    assert sum(trial.data.metrics["cost/flops"] for trial in trials) == told["cost/search/flops"]
-    assert float(champion.tags["loopline.cost.flops"]) == pytest.approx(told["cost/total/flops"], rel=1e-5)
+    assert sum(trial.data.metrics["system/cost/flops"] for trial in trials) == told["system/cost/search/flops"]
+    assert float(champion.tags["loopline.cost.flops"]) == pytest.approx(told["system/cost/total/flops"], rel=1e-5)
     assert re.search("Which columns.*device-seconds, with the search", (first.state / "card.html").read_text(), re.S)
 
 

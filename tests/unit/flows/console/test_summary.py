@@ -1,12 +1,13 @@
 """The summary is of the work that the spec asks for, not of whatever was done last."""
 
 import json
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 from markdown_it import MarkdownIt
 
-from flows.console.summary import _best_epoch, print_summary, summary, verdict_markdown
+from flows.console.summary import _best_epoch, print_summary, run_note, summary, verdict_markdown
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import STEPS
@@ -164,3 +165,21 @@ def test_the_metrics_are_those_of_the_epoch_that_was_kept() -> None:
     epochs = [{"val_loss": 0.5, "lr": 1.0}, {"val_loss": 0.2, "lr": 0.5}, {"val_loss": 0.3, "lr": 0.1}]
     assert _best_epoch({"best_epoch": 2, "epochs": epochs})["val_loss"] == 0.2
     assert _best_epoch({}) == {}
+
+
+def test_a_run_is_described_by_its_outcome_with_links_to_its_pages(project: Project) -> None:
+    loop: Any = SimpleNamespace(spec=project.spec(), id="l-1", workspace=project.workspace, done={})
+    note = run_note(loop, "the source [x] is away")
+    assert "**the source \\[x\\] is away**" in note
+    assert "[loop](http://127.0.0.1:4300/loops/l-1) · [spec](artifact:spec.json)" in note
+    assert "card" not in note
+    results = {
+        "judge": {"reasons": ["Good enough."]},
+        "promote": {"decision": "promote"},
+        "card": {},
+        "validate-raw": {},
+    }
+    loop.done = {name: SimpleNamespace(result=result) for name, result in results.items()}
+    note = run_note(loop, "")
+    assert "**promoted**\n\n* Good enough.\n\n[model card](artifact:card.html)" in note
+    assert "[data](artifact:validation/raw/validation-raw.html)" in note

@@ -3,7 +3,14 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from models.serving.registry import FILES, ChampionMove, RegisteredVersion, champion_words, champions_in_force
+from models.serving.registry import (
+    FILES,
+    ChampionMove,
+    RegisteredVersion,
+    champion_words,
+    champions_in_force,
+    described,
+)
 from tests.told_facts import verdict
 
 
@@ -62,3 +69,13 @@ def test_a_version_tells_what_its_tags_hold() -> None:
     bare = RegisteredVersion(number="3")
     assert (bare.identity, bare.key, bare.metric, bare.hashes, bare.estimate) == ("3:", "", "", {}, None)
     assert bare.model_copy(update={"verdict": verdict()}).estimate == verdict().challenger
+
+
+def test_a_version_is_described_by_its_verdict_its_data_and_its_loop() -> None:
+    tags = {
+        "loopline.verdict": "promote: Promoted. First.",
+        "loopline.metric": "auc=0.7",
+        "loopline.loop_id": "l",
+    }
+    assert described(tags) == "Promoted. First.\n\n* Test rows: `auc 0.7`\n* Loop: `l`"
+    assert described({}) == ""
