@@ -33,11 +33,12 @@ ADDRESS_SCHEMES = {
     "http": AddressScheme("aiohttp", _NETRC),
     "file": AddressScheme("fsspec", _NETRC),
     "gs": AddressScheme("gcsfs", "GOOGLE_APPLICATION_CREDENTIALS"),
+    "hf": AddressScheme("huggingface_hub", "HF_TOKEN"),
     "az": _AZURE,
     "abfs": _AZURE,
 }
 """Loopline installs the libraries of the first four."""
-FORM = "an address of s3:, https:, http:, file:, gs: or az:"
+FORM = "an address of s3:, https:, http:, file:, gs:, az: or hf:"
 _ADDRESS = re.compile(r"[A-Za-z][A-Za-z0-9+.-]*://.+")
 _VARIABLE = re.compile(r"\$\{(?P<name>\w+)\}")
 _SECRETS = {

@@ -33,10 +33,16 @@ class FilePart(NamedTuple):
     part: str
 
 
+def split_text(text: str) -> tuple[str, str]:
+    """Return a path or address, and the part behind its `#`."""
+    match = _PART.fullmatch(text)
+    return (match["file"], match["part"]) if match else (text, "")
+
+
 def split_part(path: Path) -> FilePart:
     """Return the file of a path, and the part behind its `#`."""
-    match = _PART.fullmatch(str(path))
-    return FilePart(Path(match["file"]), match["part"]) if match else FilePart(path, "")
+    file, part = split_text(str(path))
+    return FilePart(Path(file), part) if part else FilePart(path, "")
 
 
 def suffix_of(path: Path) -> str:

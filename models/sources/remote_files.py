@@ -5,18 +5,20 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import PurePosixPath
 from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 from models.errors import DataError, StoreError, one_line, with_causes
 from models.sources.address import ADDRESS_SCHEMES, expanded, without_secrets
+from models.sources.delta import LOG
 from models.sources.folders import PREDICTIONS, is_hidden
+from models.sources.packed import split_text
 
 CONNECT_S = 10
 READ_S = 60
-_CHECKSUMS = ("ETag", "etag", "Content-MD5", "md5Hash", "content_md5")
+_CHECKSUMS = ("ETag", "etag", "Content-MD5", "md5Hash", "content_md5", "blob_id")
 _TIMES = ("LastModified", "Last-Modified", "updated", "last_modified", "mtime")
 _WILDCARD = re.compile(r"[*?\[]")
 _REFUSED = {
@@ -74,7 +76,7 @@ def file_system(text: str) -> tuple[Any, str]:
         options |= {"config_kwargs": {"connect_timeout": CONNECT_S, "read_timeout": READ_S, "retries": retries}}
         if endpoint := os.environ.get("AWS_ENDPOINT_URL_S3") or os.environ.get("AWS_ENDPOINT_URL"):
             options["endpoint_url"] = endpoint
-    address = expanded(text)
+    address = expanded(split_text(text)[0])
     with reaching(text):
         system, path = fsspec.url_to_fs(address, **options)
     return system, str(path)
@@ -102,18 +104,23 @@ def listed(text: str) -> list[RemoteFile]:
     files = [
         _remote_file(text, name, info, root) for name, info in sorted(infos.items()) if info["type"] != "directory"
     ]
-    visible = [file for file in files if not any(map(is_hidden, PurePosixPath(file.name).parts))]
+    visible = [file for file in files if _is_visible(PurePosixPath(file.name).parts)]
     visible = [file for file in visible if not file.name.endswith(PREDICTIONS)]
     if not visible:
         raise DataError(f"data.source {text}: there is no file, expected some: correct the address")
     return visible
 
 
+def _is_visible(parts: Sequence[str]) -> bool:
+    """Return whether a file may be data, or belongs to the log of a Delta table, without which its files are none."""
+    return not any(map(is_hidden, parts)) or (LOG in parts and not parts[-1].startswith("."))
+
+
 def _remote_file(text: str, path: str, info: Mapping[str, Any], root: str) -> RemoteFile:
     if info.get("mimetype") == "text/html":
         final = str(info.get("url", ""))
         led = without_secrets(final.partition("?")[0], text)
-        moved = "" if final in ("", expanded(text)) else f", and was led to {led}"
+        moved = "" if final in ("", expanded(split_text(text)[0])) else f", and was led to {led}"
         raise DataError(
             f"data.source {text}: got a page (text/html){moved}, expected a table: it may be a page of login or of an "
             f"error; open it in a browser, and set {ADDRESS_SCHEMES[text.partition(':')[0]].credentials}"
@@ -159,6 +166,9 @@ def reaching(text: str) -> Iterator[None]:
             cure = f"its credentials are missing, wrong or expired: set {credentials}"
         elif names & _CERTIFICATES:
             cure = "its certificate is not trusted here: name the authority's file by SSL_CERT_FILE"
+        elif "TooManyRedirects" in names:
+            cure = f"its server redirects in a circle: correct the address, or log in: set {credentials}"
+            reason = type(causes[-1]).__name__
         elif names & _AWAY or "Timeout" in "".join(names):
             cure = "it cannot be reached: correct the host, or try again when it is there"
         elif isinstance(error, FileNotFoundError) and status in (None, 404, 410):

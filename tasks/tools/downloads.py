@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import shutil
+import time
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
 from models.errors import DataError, StoreError
-from models.files import read_json, storing, write_json
+from models.files import read_json, storing, write_bytes, write_json
+from models.sources.packed import split_text
 from models.sources.remote_files import RemoteFile, file_system, listed, reaching
 from tasks.host.locks import FOREVER_S, held
 
 RANGE_BYTES = 8 << 20
+SAVED_S = 2.0
+"""Seconds between two notes of which files have come."""
+MOST_TOGETHER = 64
+"""Files below `RANGE_BYTES` / 32 are fetched together, as many at a time."""
 TRIES = 3
 _PAGES = (b"<!doctype html", b"<html")
 
@@ -28,6 +36,7 @@ def download(text: str, cache: Path) -> Path:
         StoreError: It cannot be reached or read; what has come of a file is kept, and the next call goes on with it.
         DataError: It changed while it was read, or is a page of HTML.
     """
+    text, part = split_text(text)
     place = cache / "addresses" / hashlib.sha256(text.encode()).hexdigest()[:16]
     with held(place.with_suffix(".lock"), lambda: f"{place}: in use", FOREVER_S), storing(place):
         files = listed(text)
@@ -35,11 +44,16 @@ def download(text: str, cache: Path) -> Path:
         have = read_json(stamps)
         have = {name: version for name, version in have.items() if (data / name).is_file()}
         system, _ = file_system(text)
-        for file in files:
-            if have.get(file.name) != file.version:
-                _fetch(system, text, file, place)
-                have[file.name] = file.version
-                write_json(stamps, have)
+        missing = [file for file in files if have.get(file.name) != file.version]
+        saved = time.monotonic()
+        try:
+            for fetched in _fetched(system, text, missing, place):
+                have |= {file.name: file.version for file in fetched}
+                if time.monotonic() > saved + SAVED_S:
+                    write_json(stamps, have)
+                    saved = time.monotonic()
+        finally:
+            write_json(stamps, have)
         for gone in have.keys() - {file.name for file in files}:
             (data / gone).unlink()
         now = {file.name: file.version for file in files}
@@ -48,7 +62,38 @@ def download(text: str, cache: Path) -> Path:
             stamps.unlink()  # a file may be half of one version and half of the other
             raise DataError(f"data.source {text}: it changed while it was read: run again when it is written whole")
         shutil.rmtree(place / "parts", ignore_errors=True)
-    return data / files[0].name if len(files) == 1 and "/" not in files[0].name else data
+    one = data / files[0].name if len(files) == 1 and "/" not in files[0].name else data
+    return one.with_name(f"{one.name}#{part}") if part else one
+
+
+def _fetched(system: Any, text: str, files: Sequence[RemoteFile], place: Path) -> Iterator[list[RemoteFile]]:
+    """Copy files, and yield those that are here; small ones are asked for together, since an answer takes its time."""
+    small: list[RemoteFile] = []
+    for file in files:
+        if file.size is None or file.size > RANGE_BYTES // 32:
+            _fetch(system, text, file, place)
+            yield [file]
+            continue
+        small.append(file)
+        if len(small) == MOST_TOGETHER:
+            yield _fetch_small(system, text, small, place)
+            small = []
+    if small:
+        yield _fetch_small(system, text, small, place)
+
+
+def _fetch_small(system: Any, text: str, files: list[RemoteFile], place: Path) -> list[RemoteFile]:
+    """Copy whole files in one go; those that did not come whole are copied one by one, which says what is wrong."""
+    contents: dict[str, bytes] = {}
+    with contextlib.suppress(StoreError), reaching(text):
+        contents = system.cat([file.path for file in files], on_error="omit")
+    for file in files:
+        content = contents.get(file.path, b"")
+        if len(content) != file.size or content[:64].lstrip().lower().startswith(_PAGES):
+            _fetch(system, text, file, place)
+        else:
+            write_bytes(place / "data" / file.name, content)
+    return files
 
 
 def _fetch(system: Any, text: str, file: RemoteFile, place: Path) -> None:
