@@ -88,7 +88,9 @@ def _rows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Ite
 
 def _pictures(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
     batches = _batches(reading, files, input_schema(reading.preparation).columns)
-    yield from _fed(reading, _with_pixels(reading, batches, display_name), display_name)
+    yield from _fed(
+        reading, _with_pixels(reading, batches, reading.folder or files[0].parent, display_name), display_name
+    )
 
 
 def _fed(reading: ReadOptions, batches: Iterator[pa.Table], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
@@ -99,12 +101,14 @@ def _fed(reading: ReadOptions, batches: Iterator[pa.Table], display_name: str) -
         first += rows.num_rows
 
 
-def _with_pixels(reading: ReadOptions, batches: Iterator[pa.Table], display_name: str) -> Iterator[pa.Table]:
-    """Yield the rows with pictures of any size as plain bytes, if the model takes such."""
+def _with_pixels(
+    reading: ReadOptions, batches: Iterator[pa.Table], folder: Path, display_name: str
+) -> Iterator[pa.Table]:
+    """Yield the rows with pictures of any size as plain bytes, if the model takes such; paths count from `folder`."""
     image, first = reading.preparation.required_pixels.image, 1
     for rows in batches:
         try:
-            yield with_pixels(rows, image, reading.base, first)
+            yield with_pixels(rows, image, folder, first)
         except DataError as error:
             raise DataError(f"{display_name}: {error}") from error
         first += rows.num_rows

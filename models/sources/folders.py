@@ -13,10 +13,11 @@ from models.sources.delimiter import PARQUET, SUFFIXES, TEXT
 from models.sources.delta import delta_files, is_delta
 from models.sources.formats import FORMATS, IN_FOLDERS
 from models.sources.packed import split_part, suffix_of
+from models.sources.picture_folders import is_picture
 
 READABLE = (
     "a .csv, .tsv, .txt or .jsonl file (also .gz, .bz2, .xz, .zst or .zip), a .parquet, .feather or .arrow file, a "
-    "workbook (.xlsx, .xls, .ods), a folder of one of these, a Delta table, or a .json file"
+    "workbook (.xlsx, .xls, .ods), a folder of one of these or of pictures, a Delta table, or a .json file"
 )
 _HIDDEN = (".", "_")
 """Beginnings of names that are no data: `.ipynb_checkpoints`, `_temporary`, `_SUCCESS`.
@@ -40,7 +41,8 @@ def data_files(source: Path, *, is_text: bool = False) -> list[Path]:
 
     Args:
         source: A file or folder.
-        is_text: Whether the rows are lines of text; else those of a folder are its tables, or its texts if it has none.
+        is_text: Whether the rows are lines of text; else those of a folder are its tables, its pictures if it has none,
+            or its texts.
 
     Raises:
         DataError: The path does not exist, is a file of another kind, or is a folder without such files, or with both
@@ -57,19 +59,20 @@ def data_files(source: Path, *, is_text: bool = False) -> list[Path]:
     files = visible_files(source)
     _refuse_iceberg(source)
     parquet, csv, text = ([path for path in files if suffix_of(path) in kind] for kind in (PARQUET, SUFFIXES, TEXT))
+    pictures = [path for path in files if is_picture(path)]
     further = [path for path in files if suffix_of(path) in IN_FOLDERS]
     if is_text:
-        parquet, csv, further = [], [], []
+        parquet, csv, further, pictures = [], [], [], []
     if parquet and csv:
         raise DataError(
             f"{source}: got {len(parquet)} Parquet files, such as {parquet[0].name}, and {len(csv)} of CSV, such as "
             f"{csv[0].name}, expected files of one kind: move the others, or begin their names with _"
         )
-    if not (parquet or csv or further or text):
+    if not (parquet or csv or further or pictures or text):
         raise DataError(
             f"{source}: got no file to read in it, expected {READABLE}; names with . or _ in front are none"
         )
-    return parquet or csv or further or text
+    return parquet or csv or further or pictures or text
 
 
 def _refuse_iceberg(folder: Path) -> None:

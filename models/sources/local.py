@@ -64,22 +64,29 @@ def check(source: Source, is_text: bool) -> None:
         if path.is_file() and suffix in (*SUFFIXES, *PARQUET, *TEXT):
             return
         from models.sources import r_data
-        from models.sources.folders import data_files
+        from models.sources.folders import data_files, visible_files
+        from models.sources.picture_folders import is_picture, picture_table
 
         if path.is_dir() or suffix not in r_data.SUFFIXES:
-            data_files(_named(source), is_text=is_text)
+            files = data_files(_named(source), is_text=is_text)
+            if path.is_dir() and is_picture(files[0]):
+                picture_table(path, visible_files(path))
     except DataError as error:
         raise UsageError(f"data.source: {error}") from error
 
 
 def header(source: Source) -> list[str] | None:
-    """Return the columns of a CSV or Parquet file.
+    """Return the columns of a CSV or Parquet file, or of a folder of pictures.
 
     Raises:
         OSError: The file cannot be read.
     """
     path = local_path(source)
-    return header_of(_named(source)) if path is not None and path.is_file() else None
+    if path is None or path.is_file():
+        return None if path is None else header_of(_named(source))
+    from models.sources.picture_folders import CLASS, IMAGE, is_picture
+
+    return [IMAGE, CLASS] if any(map(is_picture, _rows_of(path)[:1])) else None
 
 
 def read(source: Source, fetch: Fetch) -> Loaded:
@@ -97,39 +104,42 @@ def identity(source: Source, hashes: Hashes, last: Parts | None) -> Parts:
 
 def growth(source: Source, before: LastIngest, hashes: Hashes, now: float) -> Arrival | None:
     """Return what changed since the last ingest; None if nothing did, or if a file is still being written."""
+    from models.sources.folders import visible_files
+
     path = path_of(source).resolve()
-    files = _files(path) if path.is_dir() else [path]
+    files = visible_files(path) if path.is_dir() else [path]
     if not path.exists() or not files or any(0 <= now - file.stat().st_mtime < SETTLE_S for file in files):
         return None
     digest = hashes.of(path)
     if digest == before.parts.get(f"file:{source.text}"):
         return None
-    rows = _rows(files)
+    rows = _num_rows(_rows_of(path) if path.is_dir() else [path])
     fed_back = int(before.result.get("feedback", {}).get("joined", 0))
     num_new = rows - int(before.result["rows"]) + fed_back if rows is not None else None
     text = f"{source.text}: {num_new:+,} rows" if num_new else f"{source.text} has changed"
     return Arrival({"before": before.digest, "now": digest}, text, num_new)
 
 
-def _files(folder: Path) -> list[Path]:
-    from models.sources.delta import delta_files, is_delta
-    from models.sources.folders import visible_files
+def _rows_of(folder: Path) -> list[Path]:
+    """Return the files that are the rows of a folder; none if ingest will refuse it."""
+    from models.sources.folders import data_files
 
-    with contextlib.suppress(DataError):  # ingest says what is wrong with a Delta table
-        return delta_files(folder) if is_delta(folder) else visible_files(folder)
+    with contextlib.suppress(DataError):
+        return data_files(folder)
     return []
 
 
-def _rows(files: list[Path]) -> int | None:
-    """Count Parquet rows by footers and plain text rows by lines; return None for other or unreadable files."""
+def _num_rows(files: list[Path]) -> int | None:
+    """Count Parquet rows by footers, rows of plain text by lines, pictures by files; None for others."""
+    from models.sources.picture_folders import is_picture
     from models.sources.row_batches import count_rows
 
     total = 0
     for file in files:
         try:
-            if file.suffix not in COUNTED:
+            if file.suffix not in COUNTED and not is_picture(file):
                 return None
             total += count_rows(file)
         except DataError:
             return None
-    return total
+    return total if files else None

@@ -22,13 +22,15 @@ from models.project_spec.reserved_columns import RESERVED, SLICE_PREFIX
 from models.sources import r_data
 from models.sources.delimiter import PARQUET, SUFFIXES
 from models.sources.delta import is_delta, read_delta
-from models.sources.folders import READABLE, data_files, partition_of, partition_types, with_partitions
+from models.sources.folders import READABLE, data_files, partition_of, partition_types, visible_files, with_partitions
 from models.sources.formats import FORMATS
 from models.sources.packed import arrow_input, delimiter_of, open_unpacked, split_part, suffix_of
+from models.sources.picture_folders import is_picture, picture_table
 from models.sources.text_files import is_text_file, read_text
 from models.sources.whole_numbers import with_unsigned, with_whole_ids
 
 ROW_GROUP = 1 << 16
+GROUP_BYTES = 256 << 20
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """The errors of pyarrow on a Parquet file that is damaged, or is none."""
 _WHOLE_OR_COMMA = r"^\s*[-+]?[0-9]+(,[0-9]+)?\s*$"
@@ -82,7 +84,9 @@ def write_table(table: pa.Table, path: Path) -> None:
     """Write a table as Parquet, completely or not at all."""
     with whole_file(path) as temporary:
         # Small row groups: reading 94 MB of flights needs 195 MB more at its peak, with one group 220 MB.
-        pq.write_table(table, temporary, compression="zstd", row_group_size=ROW_GROUP)
+        # Of pictures fewer: a group is in memory as a whole.
+        rows = min(ROW_GROUP, max(1, GROUP_BYTES * table.num_rows // max(1, table.nbytes)))
+        pq.write_table(table, temporary, compression="zstd", row_group_size=rows)
 
 
 def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
@@ -212,6 +216,8 @@ def _read_folder(folder: Path, rules: CsvRules, is_text: bool) -> pa.Table:
     files = data_files(folder, is_text=is_text)
     if is_delta(folder) and not is_text:
         return without_views(read_delta(folder))
+    if is_picture(files[0]):
+        return picture_table(folder, visible_files(folder))
     if is_text_file(files[0]):
         return read_text(folder)
     partitions = [partition_of(file, folder) for file in files]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import PurePosixPath
+
 from models.files import Hashes
 from models.sources.source import Arrival, Fetch, LastIngest, Loaded, Parts, Source
 
@@ -18,12 +20,17 @@ def identity(source: Source, _: Hashes, last: Parts | None) -> Parts:
         StoreError: It cannot be reached or read.
         DataError: There is nothing to read, or nothing that tells its version.
     """
+    from models.sources.picture_folders import check_names, is_picture
     from models.sources.remote_files import listed
 
     part = f"address:{source.text}"
     if last is not None:
         return {part: last.get(part)}
-    return {part: {file.name: file.version for file in listed(source.text)}}
+    files = listed(source.text)
+    names = [PurePosixPath(file.name) for file in files]
+    if len(names) > 1 and all(map(is_picture, names)):
+        check_names(f"data.source {source.text}", names)
+    return {part: {file.name: file.version for file in files}}
 
 
 def growth(source: Source, before: LastIngest, hashes: Hashes, _: float) -> Arrival | None:

@@ -21,6 +21,7 @@ from models.sources.delimiter import PARQUET
 from models.sources.folders import partition_of, with_partitions
 from models.sources.formats import FORMATS
 from models.sources.packed import arrow_input, delimiter_of, open_unpacked, suffix_of
+from models.sources.picture_folders import IMAGE, is_picture
 from models.sources.read import (
     UNREADABLE,
     check_texts,
@@ -71,6 +72,8 @@ def count_rows(path: Path) -> int:
     with _reading(path):
         if suffix_of(path) in PARQUET:
             return int(pq.read_metadata(path).num_rows)
+        if is_picture(path):
+            return 1
         if reader := FORMATS.get(suffix_of(path)):
             return int(reader(path).num_rows)
         with open_unpacked(path) as stream:
@@ -185,6 +188,9 @@ def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int, na_is_text:
         if reader := FORMATS.get(suffix_of(path)):
             yield without_views(reader(path))
             return
+        if is_picture(path):
+            yield pa.table({IMAGE: [str(path)]})
+            return
         if is_text_file(path):
             lines = text_lines(path)
             while part := list(itertools.islice(lines, rows)):
@@ -205,6 +211,8 @@ def _names(path: Path) -> list[str]:
         return list(pq.read_schema(path).names)
     if reader := FORMATS.get(suffix_of(path)):
         return list(reader(path).column_names)
+    if is_picture(path):
+        return [IMAGE]
     if is_text_file(path):
         return ["text"]
     refuse_empty(path)

@@ -29,6 +29,7 @@ from models.pipeline.keys import code_parts, key_of
 from models.project_spec.blocks import Spec
 from models.project_spec.references import source_file
 from models.sources.folders import PREDICTIONS, data_files, partition_of
+from models.sources.picture_folders import is_picture
 from models.sources.read import UNREADABLE
 from models.sources.row_batches import column_names, count_rows
 from tasks.host.locks import held
@@ -198,7 +199,8 @@ def _work(
         "id": id_column,
         "make": [make, {**code_parts((), [code]), **StepCache(project, spec).read_since("prepare")} if code else {}],
     }
-    groups = [tuple(files)] if spec.data.kind == "series" else [(path,) for path in files]
+    is_one = spec.data.kind == "series" or is_picture(files[0])
+    groups = [tuple(files)] if is_one else [(path,) for path in files]
     units: dict[str, PredictionUnit] = {}
     work = PredictionJob(project, spec, cached, [], id_column, project.state(spec.name), folder)
     for group in groups:

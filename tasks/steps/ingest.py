@@ -50,7 +50,7 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
         before = inputs.external("previous")
         source = Source(loop.spec.data.source, loop.project.folder)
         arrival = scheme_of(source.text).arrived(source)  # before reading: later arrivals are new next time
-        table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources")
+        table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources", loop.report.note)
         if not loop.spec.data.features.make:
             check_columns(table, loop.spec.data)
         data = loop.spec.data

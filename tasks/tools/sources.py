@@ -8,19 +8,23 @@ from __future__ import annotations
 
 import functools
 import hashlib
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 
-from models.errors import DataError, UserCodeError
+from models.errors import DataError, UsageError, UserCodeError
 from models.files import write_bytes
 from models.inputs.image.files import with_pixels, with_plain_bytes
 from models.project_spec.blocks import Spec
 from models.sources.address import is_address
 from models.sources.package import PackageSource, parse
+from models.sources.picture_folders import CLASS, IMAGE
 from models.sources.read import read_source
 from models.sources.schemes import scheme_of
 from models.sources.source import Source
+from models.validation.alike_pictures import alike_pictures
 from tasks.tools.downloads import download
 from tasks.tools.packages import open_package, read_member
 
@@ -46,13 +50,14 @@ def fetch(source: str, cache: Path) -> Path:
     return path
 
 
-def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
+def ingest(spec: Spec, base: Path, cache: Path, note: Callable[[str], None] = lambda text: None) -> pa.Table:
     """Return the raw table of a project.
 
     Args:
         spec: The project's spec; `data.source` is read.
         base: The folder of the spec, to which paths and references are relative.
         cache: The folder for fetched packages.
+        note: Called with what a person should know of the rows.
 
     Raises:
         DataError: The data cannot be read.
@@ -73,8 +78,30 @@ def ingest(spec: Spec, base: Path, cache: Path) -> pa.Table:
     except DataError as error:
         if "expected a pandas DataFrame" in str(error):
             raise UserCodeError(f"{error}: end the function with `return frame`") from error
+        if is_address(data.source):
+            raise DataError(str(error).replace(str(loaded.rows), data.source)) from error
         raise
-    return table if data.image is None else with_pixels(table, data.image, base)
+    if data.image is None:
+        if isinstance(loaded.rows, Path) and loaded.rows.is_dir() and table.column_names == [IMAGE, CLASS]:
+            raise UsageError(
+                f"data.source: {data.source} is a folder of pictures: say data.kind: image, data.target: {CLASS} and "
+                "data.image: {height: 64, width: 64, channels: 3, resize: crop}"
+            )
+        return table
+    folder = _folder_of(loaded.rows)
+    hashed = folder.resolve() if folder is not None and loaded.rows == folder else None
+    paths = table.column(data.image.column).to_pylist() if data.image.column in table.column_names else []
+    table = with_pixels(table, data.image, folder or base, hashed=hashed)
+    for text in alike_pictures(table, data, paths if paths and isinstance(paths[0], str) else ()):
+        note(text)
+    return table
+
+
+def _folder_of(rows: Any) -> Path | None:
+    """Return the folder to which the paths in a table are relative: that of its file; None for rows of own code."""
+    if not isinstance(rows, Path):
+        return None
+    return rows if rows.is_dir() else rows.parent
 
 
 def _check_pin(content: bytes, package: PackageSource, source: str) -> None:

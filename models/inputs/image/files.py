@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import itertools
+import tempfile
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
@@ -9,13 +11,19 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from models.errors import DataError
+from models.errors import DataError, first_of
 from models.inputs.image.pictures import levels_of, shape_of
+from models.inputs.types import is_text
 from models.project_spec import own_reads
 from models.project_spec.blocks import Image
 
+MAPPED_ROWS = 1024
+"""A table of more pictures lies in a file."""
 
-def with_pixels(rows: pa.Table, image: Image, base: Path, first_row: int = 1) -> pa.Table:
+
+def with_pixels(
+    rows: pa.Table, image: Image, base: Path, first_row: int = 1, *, hashed: Path | None = None
+) -> pa.Table:
     """Return rows with each picture as height x width x channels bytes; unchanged if `data.image.resize` is not set.
 
     What `levels_of` takes is one: the bytes of a file, the path of a file as text, plain bytes of the shape.
@@ -25,17 +33,39 @@ def with_pixels(rows: pa.Table, image: Image, base: Path, first_row: int = 1) ->
         image: The column and its shape.
         base: The folder to which paths are relative.
         first_row: The number of the first row, for messages.
+        hashed: A folder whose content the key of a step holds: its files need not be noted as read.
 
     Raises:
-        DataError: Pictures cannot be read; names the first row.
+        DataError: Pictures cannot be read, or are texts although `data.image.resize` is not set; names the first row.
 
     Cost: 2 ms for a JPEG of 640 x 480, 21 ms for one of 12 million pixels.
     """
-    if image.resize is None or image.column not in rows.column_names:
+    if image.column not in rows.column_names:
+        return rows
+    if image.resize is None:
+        if is_text(rows.schema.field(image.column).type):
+            raise DataError(
+                f"data.image.column {image.column!r} holds paths of pictures, such as "
+                f"{rows.column(image.column).drop_null().slice(0, 1).to_pylist()}, which need a shape: say "
+                "data.image.resize: crop, pad or stretch"
+            )
         return rows
     values = (value.as_py() for value in rows.column(image.column))
-    column = pa.array(_levels(values, image, base, first_row), pa.binary())
+    column = _pixels(_levels(values, image, base, first_row, hashed), rows.num_rows)
     return rows.set_column(rows.column_names.index(image.column), image.column, column)
+
+
+def _pixels(levels: Iterator[bytes], num_rows: int) -> pa.ChunkedArray:
+    """Return pictures as a column; many are in a mapped file without a name: memory does not grow with them."""
+    if num_rows <= MAPPED_ROWS:
+        return pa.chunked_array([pa.array(levels, pa.binary())])
+    schema = pa.schema([pa.field("pixels", pa.binary())])
+    with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
+        with pa.ipc.new_file(file.name, schema) as written:
+            while batch := [*itertools.islice(levels, MAPPED_ROWS)]:
+                written.write_batch(pa.record_batch([pa.array(batch, pa.binary())], schema=schema))
+        with pa.memory_map(file.name) as mapped:
+            return pa.ipc.open_file(mapped).read_all().column(0)
 
 
 def with_plain_bytes(rows: Any, image: Image, base: Path) -> Any:
@@ -48,25 +78,31 @@ def with_plain_bytes(rows: Any, image: Image, base: Path) -> Any:
     """
     if image.resize is None or not hasattr(rows, "iloc") or image.column not in rows:
         return rows
-    return rows.assign(**{image.column: list(_levels(rows[image.column], image, base, 1))})
+    return rows.assign(**{image.column: list(_levels(rows[image.column], image, base, 1, None))})
 
 
-def _levels(values: Iterable[Any], image: Image, base: Path, first_row: int) -> Iterator[bytes]:
+def _levels(values: Iterable[Any], image: Image, base: Path, first_row: int, hashed: Path | None) -> Iterator[bytes]:
     shape, reads = shape_of(image.model_dump()), own_reads.Reads()
+    broken: list[str] = []
+    cause: Exception | None = None
     for row, value in enumerate(values, first_row):
-        place = f" ({value})" if isinstance(value, str) else ""
         try:
-            yield levels_of(_content(value, base, reads), shape).tobytes()
+            yield levels_of(_content(value, base, reads, hashed), shape).tobytes()
         except (ValueError, OSError) as error:
             reason = error.strerror if isinstance(error, OSError) and error.strerror else f"got {error}"
-            raise DataError(
-                f"data.image.column {image.column!r}, row {row}{place}: {reason}: give what is expected, or leave the "
-                "row out"
-            ) from error
+            place = f"row {row}" + (f" ({value})" if isinstance(value, str) else "")
+            broken.append(f"{place}: {reason}" if not broken else place)
+            cause = cause or error
+            yield b""  # to the end, so that a person hears of all of them
+    if broken:
+        more = f"; as are {len(broken) - 1:,} more: {first_of(broken[1:], 3, ', ')}" if len(broken) > 1 else ""
+        raise DataError(
+            f"data.image.column {image.column!r}, {broken[0]}: give what is expected, or leave the row out{more}"
+        ) from cause
     own_reads.credit(reads)  # the pictures that a source names by their paths are its content
 
 
-def _content(value: Any, base: Path, reads: own_reads.Reads) -> bytes | np.ndarray:
+def _content(value: Any, base: Path, reads: own_reads.Reads, hashed: Path | None) -> bytes | np.ndarray:
     """Return the bytes or the array of a picture; a text is the path of its file.
 
     Raises:
@@ -74,9 +110,10 @@ def _content(value: Any, base: Path, reads: own_reads.Reads) -> bytes | np.ndarr
         OSError: There is no such file, or it cannot be read.
     """
     if isinstance(value, str):
-        path = str((base / Path(value).expanduser()).resolve())
-        reads.files[path] = own_reads.stamp_of(path)
-        return Path(path).read_bytes()
+        path = (base / Path(value).expanduser()).resolve()
+        if hashed is None or not path.is_relative_to(hashed):
+            reads.files[str(path)] = own_reads.stamp_of(str(path))
+        return path.read_bytes()
     if isinstance(value, (bytes, np.ndarray)):
         return value
     kind = "null" if value is None else type(value).__name__

@@ -1,0 +1,79 @@
+"""A folder of pictures as a table: a row for each file, its class the name of the folder that holds it.
+
+A folder that holds a table too is read as that table, whose column of paths may name the pictures.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path, PurePosixPath
+
+import pyarrow as pa
+
+from models.errors import DataError
+
+SUFFIXES = (".png", ".jpg", ".jpeg", ".webp", ".gif")
+"""Of the formats that `models/inputs/image/pictures.py` reads."""
+IMAGE, CLASS = "image", "class"
+"""The columns; the first is the default of `data.image.column`."""
+_SPLITS = {"train", "training", "test", "testing", "val", "valid", "validation", "eval", "dev"}
+_CURE = "move it, or begin its name with _"
+
+
+def is_picture(path: Path | PurePosixPath) -> bool:
+    """Return whether a file is a picture by its name."""
+    return path.suffix.lower() in SUFFIXES
+
+
+def picture_table(folder: Path, files: Sequence[Path]) -> pa.Table:
+    """Return the paths of a folder's pictures, in the order of their names, with their classes.
+
+    The class is the first folder below `folder`; a picture beside these folders has none, and is unlabelled.
+
+    Args:
+        folder: The folder.
+        files: Its files that are not hidden.
+
+    Raises:
+        DataError: See `check_names`; or a folder holds no picture.
+    """
+    names = [path.relative_to(folder) for path in files]
+    check_names(str(folder), [PurePosixPath(name.as_posix()) for name in names])
+    pictures = [name for name in names if is_picture(name)]
+    classes = [_class_of(PurePosixPath(name.as_posix())) for name in pictures]
+    entries = [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith((".", "_"))]
+    if empty := sorted({entry.name for entry in entries} - set(classes)):
+        raise DataError(f"{folder}: the folder {empty[0]!r} holds no picture: put some there, or remove it")
+    paths = [str(folder / name) for name in pictures]
+    return pa.table({IMAGE: pa.array(paths, pa.string()), CLASS: pa.array(classes, pa.string())})
+
+
+def check_names(display_name: str, names: Sequence[PurePosixPath]) -> None:
+    """Refuse what cannot be learnt from a folder of pictures, by the names of its files alone.
+
+    Raises:
+        DataError: There are fewer than two classes, a file in a class is no picture, or the first folders are those
+            of a split and not of classes.
+    """
+    others = [name for name in names if len(name.parts) > 1 and not is_picture(name)]
+    if others:
+        raise DataError(
+            f"{display_name}: {others[0]} is no picture ({', '.join(SUFFIXES)}), as {len(others)} of {len(names)} "
+            f"files: {_CURE}"
+        )
+    classes = {text for name in names if is_picture(name) and (text := _class_of(name))}
+    if splits := sorted(text for text in classes if text.lower() in _SPLITS):
+        raise DataError(
+            f"{display_name}: expected a folder for each class, got {splits[0]!r}, which is none: name the folder "
+            "of the classes, such as .../train; Loopline keeps rows for tests itself (data.split)"
+        )
+    if len(classes) < 2:
+        got = f"those of one class, {min(classes)!r}," if classes else "no folder with pictures"
+        raise DataError(
+            f"{display_name}: got {got} expected a folder for each of two classes or more, or a table of paths and "
+            "targets beside the pictures"
+        )
+
+
+def _class_of(name: PurePosixPath) -> str | None:
+    return name.parts[0] if len(name.parts) > 1 else None
