@@ -17,7 +17,8 @@ _ZERO_FIRST, _BEYOND_FLOAT64 = r"^0[0-9]+$", r"^[0-9]{16,}$"
 def fits_float64(whole: pa.ChunkedArray) -> bool:
     """Return True if float64 holds each of a column of integers exactly."""
     try:
-        whole.cast(pa.float64())
+        for chunk in whole.chunks:
+            chunk.cast(pa.float64())
     except pa.ArrowInvalid:
         return False
     return True
@@ -75,17 +76,26 @@ def with_whole_ids(table: pa.Table, id_column: str | None, texts_of: Callable[[S
     return table.set_column(table.column_names.index(id_column), id_column, texts)
 
 
-def as_frame(table: pa.Table) -> Any:
+def as_frame(table: pa.Table, whole: pa.Table | None = None) -> Any:
     """Return a table as a pandas DataFrame.
 
     Integers with missing values become floats there, as pandas has it, unless they are too large: then they become
     pandas' own nullable integers.
+
+    Args:
+        table: The rows.
+        whole: The table of which these are some rows; its missing values decide. Default: `table`.
     """
     import pandas as pd
 
     nullable = {pa.int64(): pd.Int64Dtype(), pa.uint64(): pd.UInt64Dtype()}
     frame = table.to_pandas()
     for name, column in zip(table.column_names, table.columns, strict=True):
-        if column.type in nullable and column.null_count and not fits_float64(column):
+        all_values = column if whole is None else whole.column(name)
+        if not (pa.types.is_integer(column.type) and all_values.null_count):
+            continue
+        if column.type in nullable and not fits_float64(all_values):
             frame[name] = column.to_pandas(types_mapper=nullable.get)
+        elif not column.null_count:
+            frame[name] = frame[name].astype("float64")
     return frame

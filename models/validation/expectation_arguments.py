@@ -81,6 +81,18 @@ EXPECTATIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "table_row_count_to_equal": (("value",), _ROWS),
 }
 """Name in snake case -> the arguments that it needs, and those that it may have besides."""
+_OF_ALL_ROWS = (
+    *("column_value_z_scores_to_be_less_than", "column_values_to_not_be_outliers", "column_values_to_be_unique"),
+    *("column_values_to_be_decreasing", "column_values_to_be_increasing", "compound_columns_to_be_unique"),
+    *("column_values_to_be_of_type", "column_values_to_be_in_type_list"),
+)
+ROW_WISE = frozenset(
+    name
+    for name in EXPECTATIONS
+    if name.startswith(("column_pair_", "column_value_", "column_values_", "multicolumn_", "select_column_values_"))
+    and name not in _OF_ALL_ROWS
+)
+"""The checks that look at each row by itself: the answer for a table is the sum of those for slices of it."""
 COLUMN_ARGUMENTS = ("column", "column_A", "column_B")
 LIST_ARGUMENTS = ("column_list", "column_set")
 _REGEXES = ("regex", "regex_list")

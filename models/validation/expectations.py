@@ -108,9 +108,12 @@ def prepared_checks(
 def reference(prepared: Path) -> dict[str, Any]:
     """Return the row count of prepared rows, and each input column's missing share and distribution, as plain data."""
     preparation = Preparation.load(prepared)
-    table = read_table(prepared / ROWS_FILE, [*preparation.columns, ROW_COLUMN])
-    columns = {part.name: _COMPARED[part.form].shape(table.column(part.name)) for part in preparation.column_inputs}
-    return {"rows": table.num_rows, "columns": columns}
+    path = prepared / ROWS_FILE
+    columns = {
+        part.name: _COMPARED[part.form].shape(read_table(path, [part.name]).column(0))
+        for part in preparation.column_inputs
+    }
+    return {"rows": read_table(path, [ROW_COLUMN]).num_rows, "columns": columns}
 
 
 def _of_spec(data: Data, on: str) -> Iterator[ExpectationCheck]:

@@ -124,12 +124,12 @@ def reasons_to_wait(rival: Rival, prepared: Path, preparation: Preparation, equa
     anew when only an expectation changed.
     """
     from models.data.preparation import ROWS_FILE
-    from models.sources.read import read_table
+    from models.sources.mapped import mapped_table
     from models.validation.single_predictors import single_predictors
 
     if rival.is_let_through:
         return {}
-    predictors = {} if rival.identity else single_predictors(read_table(prepared / ROWS_FILE), preparation)
+    predictors = {} if rival.identity else single_predictors(mapped_table(prepared / ROWS_FILE), preparation)
     return {"copies": equal.copies if equal else 0.0, "single_predictors": predictors}
 
 

@@ -14,6 +14,7 @@ from models.feedback.columns import FEEDBACK_FILE
 from models.files import write_json, write_text
 from models.pipeline.records import StepRecord
 from models.project_spec.reserved_columns import ROW_COLUMN
+from models.sources.mapped import mapped_table
 from models.sources.read import read_table, write_table
 from models.validation.expectations import prepared_checks, raw_checks, reference
 from tasks.loop.champion import champion_stays
@@ -45,7 +46,7 @@ def validate_raw(loop: Loop) -> tuple[StepRecord, bool]:
     def act(inputs: Inputs, folder: Path) -> StepResult:
 
         # Labelled predictions were checked row by row at ingest: rows from callers must not stop the training.
-        table = read_table(inputs["ingest"].file("raw.parquet"))
+        table = mapped_table(inputs["ingest"].file("raw.parquet"))
         source = table.slice(0, table.num_rows - len(_labelled(inputs)))
         return _validate(loop, folder, "raw", source, raw_checks(loop.spec.data))
 
@@ -69,7 +70,7 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
         preparation = Preparation.load(prepared.folder)
         seasonal = loop.spec.monitor.seasonal
         checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop.report, inputs), seasonal)
-        rows, spared = read_table(prepared.file("rows.parquet")), None
+        rows, spared = mapped_table(prepared.file("rows.parquet")), None
         labelled = np.isin(rows.column(ROW_COLUMN).to_numpy(), _labelled(inputs))
         if labelled.any():
             spared = labelled

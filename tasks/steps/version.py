@@ -9,7 +9,7 @@ from models.data.check import table_schema
 from models.data.preparation import Preparation
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
-from models.sources.read import read_table
+from models.sources.mapped import mapped_table
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow.projection import DIGEST_CHARACTERS
 from tasks.state.outbox import LOOP_RUN
@@ -41,7 +41,7 @@ def version(loop: Loop) -> tuple[StepRecord, bool]:
     """
 
     def act(inputs: Inputs, _: Path) -> StepResult:
-        raw = read_table(inputs["ingest"].file("raw.parquet"))
+        raw = mapped_table(inputs["ingest"].file("raw.parquet"))
         rows = {"raw_rows": raw.num_rows, **Preparation.load(inputs["prepare"].folder).rows}
         return StepResult(result={**dvc_repo.commit(loop.project, loop.id), "rows": rows, "schema": table_schema(raw)})
 

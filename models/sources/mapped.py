@@ -1,0 +1,63 @@
+"""Large tables as files that are mapped into memory: the system takes their pages back where memory is short.
+
+The files have no name, so nothing is left of them when their process ends, however it ends.
+"""
+
+from __future__ import annotations
+
+import mmap
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from models.files import storing
+from models.sources.read import ROW_GROUP, UNREADABLE, read_table
+
+LARGE_CELLS = 1 << 24
+"""Rows times columns of a table that is mapped: 128 MiB of numbers."""
+
+
+def mapped_table(path: Path, large: int = LARGE_CELLS) -> pa.Table:
+    """Return the table of a Parquet file: read if it is small, else mapped from a copy beside the file.
+
+    Cost: the copy takes what the table would in memory: 8 bytes a number.
+
+    Args:
+        path: The file.
+        large: Cells from which on a table is mapped.
+
+    Raises:
+        DataError: Missing, cut short, no Parquet at all, or with columns that share a name.
+        StoreError: The disk is full or the folder cannot be written.
+    """
+    try:
+        with pq.ParquetFile(path, pre_buffer=False) as file:
+            if file.metadata.num_rows * file.metadata.num_columns >= large:
+                rows = file.iter_batches(ROW_GROUP, use_threads=False)
+                return mapped(rows, file.schema_arrow, path.parent)
+    except UNREADABLE:
+        pass  # the reader below says what is wrong with it
+    return read_table(path)
+
+
+def mapped(batches: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) -> pa.Table:
+    """Return the rows of some batches as a table that is mapped from a file without a name.
+
+    Args:
+        batches: The rows; they are written one batch after the other.
+        schema: Of all batches.
+        folder: The folder on whose disk the file lies.
+
+    Raises:
+        StoreError: The disk is full or the folder cannot be written.
+    """
+    with storing(folder), tempfile.TemporaryFile(dir=folder) as file:
+        with pa.ipc.new_stream(file, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        file.flush()
+        pages = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+    return pa.ipc.open_stream(pa.BufferReader(pa.py_buffer(pages))).read_all()
