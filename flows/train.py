@@ -15,6 +15,7 @@ from flows.prefect.steps import step
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.lifecycle import name_loop, open_loop
 from tasks.loop.loop import Loop
+from tasks.loop.recording import STOP_SIGNAL
 from tasks.operations.reap import reap
 from tasks.steps import card as carding
 from tasks.steps import export as exporting
@@ -57,6 +58,7 @@ def opened(
     reporter = reporting.current()
     with (
         sigterm.timed(),
+        sigterm.stoppable(STOP_SIGNAL),
         open_loop(project, overrides, trigger=trigger, reporter=reporter, refresh=refresh, **names) as loop,
         summary.published(loop),
     ):

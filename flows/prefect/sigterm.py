@@ -27,6 +27,7 @@ from types import FrameType
 from typing import Any
 
 AGAIN_S = 0.02
+STOPPED = "a person stopped it on its page"
 END_S = 25.0
 """The longest time from a SIGTERM to the end of the process; Kubernetes kills it after 30 s."""
 _IMPORTING = "<frozen importlib._bootstrap>"
@@ -75,6 +76,24 @@ def timed() -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before)
+
+
+@contextlib.contextmanager
+def stoppable(number: signal.Signals) -> Iterator[None]:
+    """Let a signal interrupt the block as Ctrl-C does, well timed: a person asked for it on the loop's page."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    before = signal.signal(number, well_timed(_interrupt))
+    try:
+        yield
+    finally:
+        signal.signal(number, before)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    del number, frame
+    raise KeyboardInterrupt(STOPPED)
 
 
 def _is_taking_a_lock(frame: FrameType | None) -> bool:

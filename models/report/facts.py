@@ -14,6 +14,8 @@ from models.triggers.signal import Decision, Outcome, Signal
 
 Colour = Literal["green", "amber", "red"]
 LoopState = Literal["never run", "running", "finished", "rejected", "failed", "cancelled", "killed"]
+EARLY: tuple[LoopState, ...] = ("failed", "killed", "cancelled")
+"""States of a loop that a run continues."""
 
 WHAT_TO_DO = "loopline docs how-to/when-it-fails#a-tool-is-behind"
 """Opens the page that says what to do where a tool lacks rows."""

@@ -30,8 +30,9 @@ def main() -> None:
     workspace = Workspace(args.root.resolve())
     workspace.make()
     stores.configure(workspace)
-    uvicorn.run(
-        application(workspace, host, args.name),
+    app = application(workspace, host, args.name)
+    config = uvicorn.Config(
+        app,
         host=host,
         port=args.port,
         log_level="warning",
@@ -40,6 +41,9 @@ def main() -> None:
         limit_concurrency=MOST_CONNECTIONS,
         timeout_graceful_shutdown=5,
     )
+    server = uvicorn.Server(config)
+    app.state.is_ending = lambda: server.should_exit  # pages that follow a loop would hold up its end
+    server.run()
 
 
 if __name__ == "__main__":

@@ -21,13 +21,14 @@ from models.errors import StoreError
 from models.report import overview_page
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
-from tasks.dashboard import api, buttons, metrics, session
+from tasks.dashboard import api, buttons, loops, metrics, session, versions
 from tasks.dashboard.guard import API, HEADERS, REPORT_POLICY, DashboardGuard
 from tasks.dashboard.session import Sessions, cookie_of, logout_token
 from tasks.host.http_guard import AccessRules, token_of
 from tasks.host.workspace import Workspace
+from tasks.loop.history import is_running, last_loop
 from tasks.operations import overview as gathering
-from tasks.platform.report_pages import PAGES, as_link, find_loop_page, find_page, loop_path_of, path_of
+from tasks.platform.report_pages import PAGE_NAMES, PAGES, as_link, find_loop_page, find_page, loop_path_of, path_of
 from tasks.state.store_sizes import measure
 
 MEASURE_EVERY_S = 120.0
@@ -35,13 +36,6 @@ GONE = (
     "There is no such page, or no longer: the pages of a loop stay while its version has an alias, and as many days as "
     "LOOPLINE_KEEP_WORK_DAYS says. MLflow has the card as an artifact of the loop's run."
 )
-PAGE_NAMES = {
-    "card": "model card with the verdict",
-    "validation-raw": "validation of the raw data",
-    "validation-prepared": "validation of the prepared data",
-    "monitor": "monitoring report",
-    "backtest": "backtest of policies",
-}
 
 
 def application(workspace: Workspace, host: str, names: Iterable[str] = ()) -> Starlette:
@@ -60,6 +54,8 @@ def application(workspace: Workspace, host: str, names: Iterable[str] = ()) -> S
         Route("/projects/{name}", project),
         Route("/projects/{name}/pages/{page}", report),
         Route("/projects/{name}/loops/{loop}/{page}", loop_report),
+        *loops.ROUTES,
+        *versions.ROUTES,
         *buttons.ROUTES,
         *session.ROUTES,
         *api.ROUTES,
@@ -76,6 +72,7 @@ def application(workspace: Workspace, host: str, names: Iterable[str] = ()) -> S
     )
     app.state.workspace = workspace
     app.state.rules = rules
+    app.state.is_ending = lambda: False
     return app
 
 
@@ -133,9 +130,17 @@ def _report(request: Request, state: Path, path: Path) -> Response:
     name, text = request.path_params["name"], path.read_text()
     for name_of_page in PAGES:
         text = as_link(text, state.name, name_of_page)
-    back = f'<nav><a href="/projects/{quote(name, safe="")}">{escape(name)}</a> <a href="/">all projects</a></nav>'
-    text = text.replace("<main>", f"<main>{back}", 1)
+    back = f'<a href="/projects/{quote(name, safe="")}">{escape(name)}</a> <a href="/">all projects</a>'
+    text = text.replace("<main>", f"<main><nav>{back}{_running(state)}</nav>", 1)
     return HTMLResponse(text, headers={"Content-Security-Policy": REPORT_POLICY})
+
+
+def _running(state: Path) -> str:
+    """Return a link to the loop that runs now, if one does."""
+    last = last_loop(state)
+    if last is None or not is_running(state, last):
+        return ""
+    return f' <a href="/loops/{quote(last.loop_id, safe="")}">running: {escape(last.step)}</a>'
 
 
 def _links(overview: Overview, facts: ProjectFacts) -> list[Link]:

@@ -1,4 +1,4 @@
-"""A person's requests and approvals: retrain a project, or answer a waiting run."""
+"""A person's requests and approvals: retrain a project, answer a waiting run, or stop a loop."""
 
 from __future__ import annotations
 
@@ -11,8 +11,9 @@ from tasks.dashboard.acting import ActionResult
 from tasks.host import database
 from tasks.host.workspace import Workspace
 from tasks.prefect.events import of_signal, send
-from tasks.prefect.flow_runs import ask
+from tasks.prefect.flow_runs import ask, cancel_run
 from tasks.prefect.prefect_server import PrefectServer
+from tasks.state.outbox import Outbox
 
 PERSON = "a person on the overview page"
 
@@ -50,3 +51,20 @@ def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comme
         return ActionResult(done=False, text=f"the run does not take an answer: {reason}")
     will = "It begins within a minute." if approved else "It is not retrained."
     return ActionResult(done=True, text=f"The run has your answer, and the history shows it. {will}")
+
+
+def stop_loop(workspace: Workspace, project: str, loop_id: str, flow_run: str, reason: str) -> ActionResult:
+    """Stop a running loop: Prefect cancels what one of its workers runs, any other reads the request from its outbox.
+
+    Both work for a loop on another machine. A loop looks for requests once a second.
+
+    Raises:
+        StoreError: The request cannot be stored.
+    """
+    api = PrefectServer(workspace).api()
+    is_cancelled = bool(api and flow_run and cancel_run(api, flow_run))
+    box = Outbox(workspace.state / "projects" / project, loop_id)
+    box.request_stop(f"{PERSON} ({reason})", is_signal=not is_cancelled)
+    return ActionResult(
+        done=True, text=f"Loop {loop_id} was asked to stop; it ends within seconds, and its page shows it."
+    )

@@ -20,10 +20,10 @@ from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from models.errors import StoreError
-from models.report.facts import ProjectFacts
+from models.report.facts import EARLY, ProjectFacts
 from models.report.overview_page import render_confirm, render_message
 from tasks.dashboard.acting import ActionRequest, ActionResult, act, prepare
-from tasks.dashboard.approvals import PERSON, answer, request_retraining
+from tasks.dashboard.approvals import PERSON, answer, request_retraining, stop_loop
 from tasks.dashboard.session import checked_form, form_token, logout_token
 from tasks.host.workspace import Workspace
 from tasks.operations import overview
@@ -118,6 +118,37 @@ def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> Act
     )
 
 
+def _ask_stop(project: ProjectFacts) -> Confirmation | None:
+    loop = project.loop
+    if loop.state != "running" or loop.loop_id is None:
+        return None
+    lines = [f"{loop.loop_id} runs{f' at {loop.step}' if loop.step else ''}. It ends within seconds, as by Ctrl-C."]
+    lines.append("Finished steps and checkpoints stay: a retry, or `loopline run`, continues it.")
+    return Confirmation(f"Stop the loop of {project.name}?", lines, "Stop", {"loop": loop.loop_id})
+
+
+def _stop(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
+    loop = project.loop
+    if loop.state != "running" or loop.loop_id is None or loop.loop_id != _text_of(form, "loop"):
+        return ActionResult(done=False, text="That loop has ended meanwhile: nothing was stopped.")
+    return stop_loop(workspace, project.name, loop.loop_id, loop.flow_run, _reason(form))
+
+
+def _ask_retry(project: ProjectFacts) -> Confirmation | None:
+    loop = project.loop
+    if loop.state not in EARLY or loop.loop_id is None:
+        return None
+    lines = [f"{loop.loop_id} {loop.state}{f' at {loop.step}' if loop.step else ''}. {_what_runs(project)}"]
+    lines.append("Unless the spec has changed, this loop goes on; finished steps are not repeated.")
+    return Confirmation(f"Run the loop of {project.name} again?", lines, "Retry", {"loop": loop.loop_id})
+
+
+def _retry(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
+    if project.loop.state not in EARLY or project.loop.loop_id != _text_of(form, "loop"):
+        return ActionResult(done=False, text="Another loop has begun meanwhile: nothing was asked.")
+    return _retrain(workspace, project, form)
+
+
 def _ask_answer(project: ProjectFacts, *, approved: bool) -> Confirmation | None:
     waiting = project.waiting
     question = f"Retrain {project.name}, as was asked?" if approved else f"Leave {project.name} as it is?"
@@ -141,6 +172,8 @@ BUTTONS = {
     "retrain": Action(_ask_retrain, _retrain),
     "approve": Action(partial(_ask_answer, approved=True), partial(_answer, approved=True)),
     "refuse": Action(partial(_ask_answer, approved=False), partial(_answer, approved=False)),
+    "stop": Action(_ask_stop, _stop),
+    "retry": Action(_ask_retry, _retry),
     "promote": Action(_ask_promote, _promote, is_prepared=True),
     "rollback": Action(_ask_rollback, _rollback, is_prepared=True),
 }

@@ -20,8 +20,8 @@ API_BYTES = 16 * 1024 * 1024
 API = ("/labels/", "/trigger/")
 OPEN = ("/health", "/style.css", "/login")
 POLICY = (
-    "default-src 'none'; style-src 'self'; img-src 'self' data:; form-action 'self'; base-uri 'none'; "
-    "frame-ancestors 'none'"
+    "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
 )
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; frame-ancestors 'none'; sandbox"
 """The policy for report pages of steps: each page has its own style and may run nothing."""

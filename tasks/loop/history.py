@@ -6,7 +6,7 @@ import contextlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from sqlalchemy import func, select
 
@@ -16,7 +16,7 @@ from models.triggers.signal import PastLoop, ProjectHistory
 from tasks.host import database, processes
 from tasks.host.leases import is_leased
 from tasks.host.locks import tried
-from tasks.host.tables import decisions, loops
+from tasks.host.tables import decisions, loops, outbox
 from tasks.host.workspace import Project, Workspace
 
 if TYPE_CHECKING:
@@ -140,6 +140,42 @@ def last_loops(root: Path, projects: Sequence[str]) -> dict[str, LoopRecord]:
 def last_loop(state: Path) -> LoopRecord | None:
     """Return the state of the project's last loop, or None."""
     return last_loops(state.parents[1], [state.name]).get(state.name)
+
+
+class StoredLoop(NamedTuple):
+    """A loop with its project; `past` is None unless it has ended once."""
+
+    project: str
+    record: LoopRecord
+    past: PastLoop | None
+
+
+def find_loop(root: Path, loop_id: str) -> StoredLoop | None:
+    """Return the loop of an id, or None; `root` is the workspace's state folder, `.loopline`."""
+    with database.reading(root) as connection:
+        row = connection.execute(select(loops).where(loops.c.loop_id == loop_id)).mappings().first()
+    if row is None:
+        return None
+    record = {name: row[name] for name in LoopRecord.__dataclass_fields__ if row[name] is not None}
+    past = {name: row[name] for name in PastLoop.model_fields} if row["closed"] is not None else None
+    return StoredLoop(row["project"], LoopRecord(**{"state": "", **record}), PastLoop(**past) if past else None)
+
+
+def change_mark(root: Path, project: str, loop_id: str) -> tuple[int, str]:
+    """Return what changes whenever a loop does: the number of its last line in the outbox, and its state.
+
+    Args:
+        root: The workspace's state folder, `.loopline`.
+        project: The loop's project.
+        loop_id: The loop.
+
+    Cost: one query, which reads two rows.
+    """
+    mine = (outbox.c.project == project, outbox.c.loop_id == loop_id)
+    last = select(func.max(outbox.c.number)).where(*mine).scalar_subquery()
+    with database.reading(root) as connection:
+        row = connection.execute(select(last.label("number"), loops.c.state).where(loops.c.loop_id == loop_id)).first()
+    return (row.number or 0, row.state or "") if row else (0, "")
 
 
 def _newest(root: Path, order: str, projects: Sequence[str], limit: int, names: Iterable[str]) -> Sequence[RowMapping]:

@@ -171,7 +171,7 @@ def _without_promotion(workspace: Workspace, words: str, model: str) -> str:
 def _shown(error: BaseException, outcome: Outcome) -> str:
     """Return an error in one line: our messages as they are, signals in words, others with their type."""
     if isinstance(error, KeyboardInterrupt):
-        return "a person pressed Ctrl-C"
+        return str(error) or "a person pressed Ctrl-C"
     if outcome == "cancelled":
         return CANCELLED
     if type(error).__name__ in STOPS:

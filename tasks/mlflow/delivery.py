@@ -21,7 +21,7 @@ from tasks.mlflow.garbage import logged_model_of
 from tasks.mlflow.lost_store import refuse_lost
 from tasks.mlflow.projection import Target, project
 from tasks.state import step_store
-from tasks.state.outbox import Delivered, Outbox, delivered, set_delivered
+from tasks.state.outbox import PAGE_ONLY, Delivered, Outbox, delivered, set_delivered
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -67,9 +67,8 @@ class MlflowExporter:
                 with reaching_store():
                     store = open_client(self._workspace)
                     experiment = experiment_id(store, self._workspace, self._project)
-                    for (op, run), group in itertools.groupby(
-                        lines.values(), key=lambda line: (line["op"], line["run"])
-                    ):
+                    sent = [line for line in lines.values() if line["op"] not in PAGE_ONLY]
+                    for (op, run), group in itertools.groupby(sent, key=lambda line: (line["op"], line["run"])):
                         self._carry(store, experiment, op, run, list(group))
                 try:
                     set_delivered(self._state, self._loop_id, Delivered(max(lines), self._runs), lease)

@@ -20,7 +20,14 @@ PAGES = {
     "monitor": "monitoring/monitoring.html",
     "backtest": "backtest/backtest.html",
 }
-
+PAGE_NAMES = {
+    "card": "model card with the verdict",
+    "validation-raw": "validation of the raw data",
+    "validation-prepared": "validation of the prepared data",
+    "monitor": "monitoring report",
+    "backtest": "backtest of policies",
+}
+"""What each page is, in words."""
 
 LOOP_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_-]*")
 

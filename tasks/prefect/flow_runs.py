@@ -117,6 +117,17 @@ def is_run_cancelled(api: str, run: str) -> bool:
     return state in ("CANCELLING", "CANCELLED")
 
 
+def cancel_run(api: str, run: str) -> bool:
+    """Cancel a flow run that a worker runs; return false if no worker does, or the server does not answer."""
+    try:
+        if ask(api, f"flow_runs/{run}", None, "GET").get("deployment_id") is None:
+            return False
+        state = {"type": "CANCELLING", "name": "Cancelling"}
+        return str(ask(api, f"flow_runs/{run}/set_state", {"state": state}).get("status")) == "ACCEPT"
+    except StoreError:
+        return False
+
+
 def _runs_of(api: str, pool: str, flow_runs: dict[str, Any]) -> list[dict[str, Any]]:
     return all_runs(api, {"work_pools": {"name": {"any_": [pool]}}, "flow_runs": flow_runs})
 

@@ -2,7 +2,7 @@
 
 Each line is a row of the state database. `tasks/mlflow/delivery.py` delivers the lines of a loop to MLflow, now or when
 the store is back; each line may be delivered twice without harm. The loop names its runs (`loop`, `trial-3`): MLflow's
-own ids come later.
+own ids come later. The page of a loop is made of the same lines, and of those of `PAGE_ONLY`, which MLflow never gets.
 """
 
 from __future__ import annotations
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
     from tasks.host.leases import Lease
 
 LOOP_RUN = "loop"
+LOG, STOP = "log", "stop"
+PAGE_ONLY = (LOG, STOP)
+"""The operations that MLflow does not get: what a loop reports, and a person's request to stop it."""
 
 
 class Delivered(NamedTuple):
@@ -106,6 +109,23 @@ class Outbox:
         at_ms = _now_ms() if ended is None else round(ended * 1000)
         self._write({"op": "end", "run": run, "status": status, "at_ms": at_ms})
 
+    def log(self, step: str, state: str, text: str = "", count: int = 0, total: int = 0) -> None:
+        """Record for the loop's page what `Reporter` gets; of a note, `step` is empty and `state` is `note`."""
+        line = {"op": LOG, "run": LOOP_RUN, "step": step, "state": state, "text": text, "at_ms": _now_ms()}
+        self._write({**line, "count": count, "total": total})
+
+    def request_stop(self, person: str, *, is_signal: bool) -> None:
+        """Record that a person wants the loop to stop; `is_signal`: the loop's own process does it, not Prefect."""
+        self._write({"op": STOP, "run": LOOP_RUN, "person": person, "is_signal": is_signal, "at_ms": _now_ms()})
+
+    def last_number(self) -> int:
+        """Return the number of the last line; 0 for none."""
+        if self._state is None:
+            return 0
+        mine = (outbox.c.project == self._state.name, outbox.c.loop_id == self._loop_id)
+        with database.reading(self._state.parents[1]) as connection:
+            return connection.scalar(select(func.max(outbox.c.number)).where(*mine)) or 0
+
     def open_runs(self) -> list[str]:
         """Return runs that were started and not ended, in the order of their start."""
         running: dict[str, None] = {}
@@ -120,7 +140,8 @@ class Outbox:
         """Return the lines with a higher number, by their numbers, in the order in which they were written."""
         if self._state is None:
             return {}
-        mine = (outbox.c.loop_id == self._loop_id, outbox.c.number > after)
+        same = (outbox.c.project == self._state.name, outbox.c.loop_id == self._loop_id)  # the index begins with it
+        mine = (*same, outbox.c.number > after)
         rows = select(outbox.c.number, outbox.c.content).where(*mine).order_by(outbox.c.number)
         with database.reading(self._state.parents[1]) as connection:
             return {row.number: row.content for row in connection.execute(rows)}

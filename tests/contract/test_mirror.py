@@ -18,6 +18,8 @@ ELSEWHERE: dict[str, str] = {
     "tasks/dashboard/api.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/app.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/buttons.py": "tests/integration/test_page.py: a real server",
+    "tasks/dashboard/loops.py": "tests/integration/test_loop_page.py: a real server and a browser",
+    "tasks/dashboard/versions.py": "tests/integration/test_page.py: a real server",
     "tasks/state/delta/delta_files.py": "tests/unit/tasks/state/delta/test_delta_log.py: the files of that log",
     "tasks/gc/candidates.py": "tests/unit/tasks/gc/test_collect.py: what that one lists and removes",
     "tasks/gc/half_written.py": "tests/unit/tasks/operations/test_reap.py: what the reaper removes at once",

@@ -16,6 +16,7 @@ OWN_HANDLERS = {"SIG_IGN", "SIG_DFL", "default_int_handler", "unraisablehook"}
 """Of the interpreter; its hook for dropped exceptions is called outside of handlers."""
 LOCK_FREE = {
     *("os._exit", "os.getppid", "os.getpid", "os.kill", "sys.exit"),
+    "KeyboardInterrupt",
     "_thread.start_new_thread",  # unlike `threading.Thread.start`, which waits for an event
 }
 METHODS_OF_PLAIN_VALUES = {"append", "endswith", "isdisjoint"}

@@ -31,6 +31,8 @@ def fill(workspace: Workspace) -> Outbox:
     box = outbox(workspace)
     box.start_run("loop", LOOP, {"loopline.loop_id": LOOP})
     box.params("loop", {"train.lr": 0.1, **{f"p{number}": number for number in range(150)}})
+    box.log("search", "run")  # for the loop's page alone, as is the request to stop
+    box.request_stop("Ada", is_signal=True)
     box.start_run("trial-0", f"{LOOP}/trial-0", {}, parent="loop")
     for epoch in range(1, 31):
         box.metrics("trial-0", {"val_loss": 1 / epoch, "val_accuracy": 0.5}, epoch)

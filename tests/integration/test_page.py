@@ -121,9 +121,10 @@ def place(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
 
 
 @contextlib.contextmanager
-def serving(workspace: Workspace, *arguments: str, is_cold: bool = False) -> Iterator[int]:
+def serving(workspace: Workspace, *arguments: str, is_cold: bool = False, port: int = 0) -> Iterator[int]:
     with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
+        probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)  # a server that ended just now leaves its port so
+        probe.bind(("127.0.0.1", port))
         port = int(probe.getsockname()[1])
     options = ["-P"] if is_cold else []
     command = [*options, "-m", "tasks.dashboard", str(workspace.root), "--port", str(port), *arguments]
@@ -188,12 +189,26 @@ def test_the_first_page_shows_every_project_and_escapes_what_users_wrote(browser
     assert all(f"/projects/{name}" in shown.text for name in ("tiny", "other", "broken"))
     assert "data.source: missing" in shown.text
     page = browser.get("/projects/tiny")
-    assert "version</dt><dd>2" in page.text
+    assert re.search(r"version</dt><dd><a [^>]*>2<", page.text)
     assert "&lt;script&gt;alert(1)" in page.text
     assert "<script" not in shown.text + page.text
     assert not re.search(r'(?:src|href)="https?://(?!127\.0\.0\.1)', shown.text + page.text)
     assert "Better" in page.text
     assert "data.sorce: unknown key" in browser.get("/projects/broken").text
+
+
+def test_each_version_has_an_address_of_its_own(browser: Browser) -> None:
+    page = browser.get("/projects/tiny")
+    numbers = ("1", "2", "3")
+    assert {f"/projects/tiny/versions/{number}" for number in numbers} <= set(re.findall(r'href="([^"]*)"', page.text))
+    shown = {number: browser.get(f"/projects/tiny/versions/{number}") for number in numbers}
+    assert {number: version.status for number, version in shown.items()} == dict.fromkeys(numbers, 200)
+    assert "the champion</dd>" in shown["2"].text
+    assert "Better" in shown["2"].text
+    assert "the challenger</dd>" in shown["3"].text
+    listed = browser.get("/projects/tiny/versions").text
+    assert re.findall(r'versions/(\d)"', listed) == ["3", "2", "1"]
+    assert browser.get("/projects/tiny/versions/4").status == 404
 
 
 def test_answers_forbid_scripts_and_frames_and_say_little_of_the_server(browser: Browser) -> None:

@@ -1,0 +1,77 @@
+"""The pages of a project's versions; each version has an address that later loops do not change."""
+
+from __future__ import annotations
+
+from typing import Any
+from urllib.parse import quote
+
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import HTMLResponse, Response
+from starlette.routing import Route
+
+from models.report.facts import Overview, ProjectFacts
+from models.report.overview_page import Link
+from models.report.version_page import VersionSummary, render_version, render_versions
+from models.serving.registry import RegisteredVersion
+from tasks.dashboard import api
+from tasks.dashboard.session import logout_token
+from tasks.host.workspace import Workspace
+from tasks.mlflow import model_cache
+from tasks.operations.overview import overview
+from tasks.platform.report_pages import PAGE_NAMES, loop_pages, loop_path_of
+from tasks.state.champion_moves import moves_of
+from tasks.state.versions import StoredVersion, version_of, versions_of
+
+MOST_VERSIONS = 50
+"""The number of newest versions that a page lists: of each a file with its verdict is read."""
+
+
+def versions(request: Request) -> Response:
+    """Return the page of all versions of a project."""
+    workspace, seen = _seen(request)
+    project = seen.projects[0]
+    stored = versions_of(workspace.state, project.name)[-MOST_VERSIONS:]
+    facts = [_facts(version, project) for version in stored]
+    return HTMLResponse(render_versions(project.name, facts, project.loop, seen.at, logout_token(request)))
+
+
+def version(request: Request) -> Response:
+    """Return the page of a version."""
+    workspace, seen = _seen(request)
+    project, number = seen.projects[0], request.path_params["version"]
+    stored = version_of(workspace.state, project.name, number)
+    if stored is None:
+        raise HTTPException(404, f"{project.name} has no version {number}, or it was removed.")
+    moves = [move for move in moves_of(workspace.state, project.name) if number in (move.before, move.after)]
+    facts = _facts(stored, project, moves=moves, links=_links(workspace, seen, stored.registered))
+    return HTMLResponse(render_version(project.name, facts, project.loop, seen.at, logout_token(request)))
+
+
+def _seen(request: Request) -> tuple[Workspace, Overview]:
+    workspace: Workspace = request.app.state.workspace
+    return workspace, overview(workspace, [api.project_of(request)])
+
+
+def _facts(stored: StoredVersion, project: ProjectFacts, **optional: Any) -> VersionSummary:
+    places = {"champion": project.champion, "challenger": project.challenger}
+    role = next((name for name, place in places.items() if place and place.number == stored.number), "")
+    return VersionSummary(model_cache.with_verdict(project.name, stored.registered), stored.at, role, **optional)
+
+
+def _links(workspace: Workspace, seen: Overview, version: RegisteredVersion) -> list[Link]:
+    """Return links to the pages of the loop that made a version, and to the version in MLflow."""
+    project, loop_id = seen.projects[0].name, version.loop_id
+    names = loop_pages(workspace.state / "projects" / project, loop_id, is_shared=True)
+    links = [Link(PAGE_NAMES[name], loop_path_of(project, loop_id, name)) for name in names]
+    service = seen.services.get("mlflow")
+    if service and service.url:
+        address = f"{service.url.rstrip('/')}/#/models/{quote(project, safe='')}/versions/{version.number}"
+        links.append(Link("the version in MLflow", address))
+    return links
+
+
+ROUTES = [
+    Route("/projects/{name}/versions", versions),
+    Route("/projects/{name}/versions/{version}", version),
+]
