@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import gc
+import io
+import logging
 import os
 import shutil
 import sys
@@ -38,6 +40,12 @@ COLLECT = (50_000, 20, 100)
 
 SEED = int(os.environ.get("FAULT_SEED", "0"))
 """Of what draws at random: fixed every day, another one under `make soak`."""
+
+LOGGING = "logging-plugin"
+LOGS = pytest.StashKey[object]()
+"""Pytest's capturing of logs, while no test uses it."""
+SHOWN = logging.StreamHandler(io.StringIO())
+SHOWN.setFormatter(logging.Formatter("%(levelname)-8s %(name)s:%(filename)s:%(lineno)d %(message)s"))
 
 MakeOnce = Callable[..., Path]
 MakeProject = Callable[..., Project]
@@ -91,6 +99,36 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         items[:] = [item for item in items if not item.get_closest_marker("soak")]
 
 
+def pytest_collection_finish(session: pytest.Session) -> None:
+    """Take pytest's capturing of logs out: it walks through a thousand loggers six times a test, for a millisecond."""
+    session.config.stash[LOGS] = session.config.pluginmanager.unregister(name=LOGGING)
+    logging.getLogger().addHandler(SHOWN)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object]:
+    """A test that reads the records (`caplog`) has it back."""
+    plugins = item.config.pluginmanager
+    reads = "caplog" in getattr(item, "fixturenames", ())
+    if reads:
+        plugins.register(item.config.stash[LOGS], LOGGING)
+    try:
+        return (yield)
+    finally:
+        if reads:
+            plugins.unregister(name=LOGGING)
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
+    """What was logged meanwhile is shown with a failure, as pytest does."""
+    SHOWN.setStream(io.StringIO())
+    try:
+        return (yield)
+    finally:
+        item.add_report_section("call", "log", SHOWN.stream.getvalue().strip())
+
+
 def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     """Bytes are named by their argument: packed ones hold the time, and two workers must name a test alike."""
     return argname if isinstance(val, bytes) else None
@@ -105,9 +143,10 @@ def _own_environment() -> Iterator[None]:
     if "torch.onnx._internal.exporter._registration" in sys.modules:
         remember_operators()
     yield
-    for key in [key for key in os.environ if key not in before]:
-        del os.environ[key]
-    os.environ.update(before)
+    if (after := dict(os.environ)) != before:
+        for key in after.keys() - before.keys():
+            del os.environ[key]
+        os.environ.update(before.items() - after.items())
 
 
 @pytest.fixture(scope="session")
