@@ -9,6 +9,7 @@ from tasks.gc.prediction_retention import DAY_S, cut_us, forget_old
 from tasks.state.feedback import feedback_of
 from tasks.state.predictions import joined, label_store, prediction_log
 from tests.killing import killed_at
+from tests.wide import wide
 
 TIME = pa.timestamp("us", tz="UTC")
 NOW = 100 * DAY_S + 5000.0
@@ -85,12 +86,13 @@ def test_labelled_predictions_stay_rows_of_the_dataset(tmp_path):
     assert (after.rows, after.digest) == (before.rows, before.digest)
 
 
-def test_kill_9_at_every_step_loses_nothing_that_should_stay(tmp_path):
+@pytest.mark.parametrize("stride", [2, wide(1)])
+def test_kill_9_at_every_step_loses_nothing_that_should_stay(tmp_path, stride):
     fill(tmp_path)
-    step, cut = 0, 75
+    step, cut = 1 - stride, 75
     came_through = False
     while not came_through:
-        step, cut = step + 1, min(cut + 1, 99)
+        step, cut = step + stride, min(cut + 1, 99)
         before = cut_us(100 - cut, NOW)
         came_through = not killed_at(step, forget_old, tmp_path, before, spare_labelled=False)
         found = days(prediction_log(tmp_path))

@@ -6,7 +6,7 @@ import sys
 from datetime import UTC, datetime
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.sources.row_batches import concatenated
@@ -105,7 +105,6 @@ def test_rows_are_those_of_the_first_prediction_with_who_said_what_when(tmp_path
     assert feedback_of(tmp_path).digest != found.digest
 
 
-@settings(max_examples=25)
 @given(
     st.lists(st.tuples(st.sampled_from(["predict", "label", "ask"]), st.integers(0, 5), st.integers(0, 2)), max_size=25)
 )

@@ -21,6 +21,7 @@ from tasks.state.ingest_segments import move, moving, receive, share_labels
 from tasks.state.predictions import joined, label_store, prediction_log
 from tasks.state.segments import Segment, SegmentWriter, segments, segments_folder
 from tests.killing import killed_at, move_and_merge
+from tests.wide import wide
 
 
 def predicted(*ids: str, at: int = 1) -> bytes:
@@ -230,13 +231,14 @@ def test_another_process_at_it_is_waited_for_and_told(tmp_path):
     writer.close()
 
 
-def test_kill_9_at_every_step_of_moving_and_merging_loses_nothing_and_doubles_nothing(tmp_path):
+@pytest.mark.parametrize("stride", [3, wide(1)])
+def test_kill_9_at_every_step_of_moving_and_merging_loses_nothing_and_doubles_nothing(tmp_path, stride):
     """Every opening, renaming and removing of a file is a place to die at; then somebody goes on."""
-    step, number, expected = 0, 0, []
+    step, number, expected = 1 - stride, 0, []
     labels = []
     came_through = False
     while not came_through:
-        step += 1
+        step += stride
         dead, living = (SegmentWriter(segments_folder(tmp_path)) for _ in range(2))
         told = SegmentWriter(segments_folder(tmp_path, "labels"))
         for writer in (dead, living, dead):

@@ -22,6 +22,7 @@ from tasks.state.delta import delta_log
 from tasks.state.delta.delta_log import DeltaLog
 from tasks.state.delta.places import commits_since_checkpoint
 from tests.killing import CLEAN
+from tests.wide import wide
 
 FIELDS = pa.schema({"id": pa.string(), "at": pa.timestamp("us", tz="UTC"), "value": pa.float64()})
 
@@ -347,11 +348,12 @@ def _compact(folder: Path) -> None:
         log_in(folder).compact()
 
 
-def test_kill_9_of_writers_and_compactors_loses_nothing_and_doubles_nothing(tmp_path):
+@pytest.mark.parametrize("turns", [1, wide(3)])
+def test_kill_9_of_writers_and_compactors_loses_nothing_and_doubles_nothing(tmp_path, turns):
     """What was acknowledged is there once; at most the one append under way is there beside it."""
     log_in(tmp_path).append(rows(999_999_999, 1))
     begun = []
-    for turn in range(3):
+    for turn in range(turns):
         begun += [turn * 1_000_000, turn * 1_000_000 + 500_000]
         workers = [CLEAN.Process(target=_write, args=(tmp_path, first)) for first in begun[-2:]]
         workers += [CLEAN.Process(target=_compact, args=(tmp_path,))]
