@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -13,6 +14,8 @@ from models.training.costs.summary import MEASURED
 from tasks.host.workspace import Workspace
 from tasks.tools.optuna_study import KILLED, REASON, storage
 from tests.running import Loopline, assert_gone, assert_unlocked, flow_runs
+
+LOOK_S = 0.02
 
 
 def assert_survives(before: Mapping[str, Any], after: Mapping[str, Any]) -> None:
@@ -56,6 +59,15 @@ def epochs(home: Loopline, name: str) -> list[dict[str, float]]:
     """What each epoch of the training gave, but for what it cost."""
     told = home.record(name, "train")["result"]["epochs"]
     return [{key: value for key, value in epoch.items() if key not in MEASURED} for epoch in told]
+
+
+def epochs_told(home: Loopline, name: str, run: str) -> int:
+    """How many epochs of a run the loop has noted down; whoever asks again and again lets the loop work between."""
+    time.sleep(LOOK_S)
+    told = 0
+    for line in home.outbox(name):
+        told += line["op"] == "metrics" and line["run"] == run and "val_loss" in line["metrics"]
+    return told
 
 
 def studies(home: Loopline) -> list[optuna.Study]:

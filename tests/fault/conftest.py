@@ -24,13 +24,12 @@ search:
   space:
     train.lr: {low: 0.003, high: 0.03, log: true}
     model.hidden: {choices: [16, 32]}
-train: {epochs: 10, batch: 4, lr: 0.01, threads: 1}
+train: {epochs: 10, batch: 8, lr: 0.01, threads: 1}
 judge: {margin: 0.05, min_samples: 50}
 """
 # Trained by two ranks, slowly enough that checkpoints are written: they may take only a share of the time.
 TWO_RANKS = (
     SPEC.replace("net: mlp, arguments: {layers: 1, dropout: 0.1}", "net: './slow.py:Slow'")
-    .replace("batch: 4", "batch: 8")
     .replace("threads: 1", "threads: 1, ranks: 2")
     .replace("trials: 3\n  epochs: 4", "trials: 2\n  epochs: 1")
 )

@@ -1,4 +1,4 @@
-"""Ended at every step boundary, one after the other, the loop ends as if nobody had touched it."""
+"""Ended at step boundaries and amid epochs, one after the other, the loop ends as if nobody had touched it."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import psutil
 import pytest
 
 from models.pipeline.steps import STEPS
-from tests.fault.aftermath import assert_as_if_whole, assert_put_right, assert_survives
+from tests.fault.aftermath import assert_as_if_whole, assert_put_right, assert_survives, counted_trials, epochs_told
 from tests.fault.conftest import TWO_RANKS
 from tests.forked import PAUSE_AT
 from tests.running import Loopline, assert_gone, assert_unlocked, eventually
@@ -23,10 +23,21 @@ KILLED = {"train": pytest.mark.wide, "promote": ()}
 ENDED = {"judge": pytest.mark.wide}
 
 
+AMID = {"search": ("trial-1", 2), "train": ("loop", 4)}
+"""Of the steps that train: the run in MLflow, and after how many of its epochs the loop is killed."""
+
+
 def each(daily: dict[str, Any]) -> list[Any]:
     """Every step; those that are not daily are for `make soak`."""
     assert daily.keys() <= {*NAMES}
     return [pytest.param(name, marks=daily.get(name, pytest.mark.soak)) for name in NAMES]
+
+
+def with_epochs(steps: list[Any]) -> list[Any]:
+    """The same, and after each step that trains a moment amid its epochs."""
+    moments = {name: [pytest.param(name, True, id=f"amid-{name}")] for name in AMID}
+    begins = {step.values[0]: pytest.param(*step.values, False, marks=step.marks, id=step.values[0]) for step in steps}
+    return [place for name, begin in begins.items() for place in (begin, *moments.get(name, []))]
 
 
 WRITE_MOVE = """
@@ -67,12 +78,26 @@ def stop_at(home: Loopline, name: str, line: str, number: int) -> set[str]:
     return {record["step"] for record in after.values()}
 
 
-@pytest.mark.parametrize("step", each(KILLED))
-def test_sigkill_where_a_step_begins(killed: Loopline, step: str):
+@pytest.mark.parametrize(("step", "amid"), with_epochs(each(KILLED)))
+def test_sigkill_where_a_step_begins_and_amid_its_epochs(killed: Loopline, step: str, amid: bool):
+    if amid:
+        kill_amid(killed, "killed", *AMID[step])
+        return
     done = stop_at(killed, "killed", f"{step:<18} ...", signal.SIGKILL)
     assert done == set(NAMES[: NAMES.index(step)])
     if step == "promote":
         cut_the_promotion(killed)
+
+
+def kill_amid(home: Loopline, name: str, run_name: str, num_epochs: int) -> None:
+    """Kill the loop once so many epochs of a run are noted down."""
+    before = home.records(name)
+    run = home.start("run", name)
+    run.wait_until(lambda: epochs_told(home, name, run_name) >= num_epochs)
+    run.kill(signal.SIGKILL)
+    assert_gone(home.home)
+    assert_unlocked(home.home, name)
+    assert_survives(before, home.records(name))
 
 
 def cut_the_promotion(home: Loopline) -> None:
@@ -92,6 +117,7 @@ def test_killed_everywhere_it_ends_as_if_never_killed(killed: Loopline, whole: L
     assert_survives(before, killed.records("killed"))
     assert_put_right(killed, "killed", api)
     assert_as_if_whole(killed, "killed", whole)
+    assert counted_trials(killed) == 3
 
 
 @pytest.mark.parametrize("step", each(ENDED))

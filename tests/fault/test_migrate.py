@@ -24,6 +24,7 @@ from tasks.tools.optuna_study import storage, trials_of
 from tests.conftest import MakeOnce
 from tests.postgres import is_installed, postgres
 from tests.running import Loopline
+from tests.wide import wide
 
 pytestmark = [
     pytest.mark.fault,
@@ -82,10 +83,13 @@ def history(home: Loopline) -> list[object]:
     return [records, loop, home.outbox("whole"), epochs, home.runs(), home.aliases("whole"), versions, metrics, trials]
 
 
-def test_what_a_killed_move_began_the_next_one_completes(home: Loopline, server: str):
+@pytest.mark.parametrize("left", [["mlflow"], wide(["state", "mlflow", "optuna", "prefect"])], ids=len)
+def test_what_a_killed_move_began_the_next_one_completes(home: Loopline, server: str, left: list[str]):
+    """It is killed after the copies of `left`; in `make test-wide` after each of the four."""
+    lab = f"{server}/lab{len(left)}"
     with contextlib.closing(sqlite3.connect(home.home / ".loopline" / FILES[3])) as connection:
         runs = sorted(connection.execute("select name, state_type from flow_run").fetchall())
-    to = ("migrate", "--to", f"{server}/lab")
+    to = ("migrate", "--to", lab)
     shown = home(*to).ok().out
     assert "step_records 12" in shown
     assert shown.endswith("Nothing was changed: --yes does it.\n")
@@ -94,8 +98,7 @@ def test_what_a_killed_move_began_the_next_one_completes(home: Loopline, server:
         assert "whole: a loop runs: wait for it, or end it; nothing was changed" in home(*to, "--yes").err
 
     plan = home("plan", "whole").ok().out
-    left = ["state", "mlflow", "optuna", "prefect"]
-    while left:  # a kill after each of the four copies, unless the next one was quicker than the kill
+    while left:  # a kill after each of the copies, unless the next one was quicker than the kill
         moving = home.start(*to, "--yes")
         moving.wait_for(f"{left[0]}: ")
         copied = moving.kill().err
@@ -108,8 +111,8 @@ def test_what_a_killed_move_began_the_next_one_completes(home: Loopline, server:
 
     refused = home("plan", "whole")
     assert refused.code == 1
-    assert f"moved it to {server.replace('loopline@', '')}/lab: set LOOPLINE_STATE_URL" in refused.err
-    assert f"was moved to {server.replace('loopline@', '')}/lab: name that" in home(*to[:2], f"{server}/other").err
+    assert f"moved it to {lab.replace('loopline@', '')}: set LOOPLINE_STATE_URL" in refused.err
+    assert f"was moved to {lab.replace('loopline@', '')}: name that" in home(*to[:2], f"{server}/other").err
     assert "The state database is here again" in home("migrate", "--back").ok().out
     assert hashes(home) == files
     assert home("plan", "whole").ok().out == plan

@@ -1,4 +1,4 @@
-"""Killed in the middle of things: trials, epochs, ranks."""
+"""Killed in the middle of things: epochs on two ranks, ranks, their fork server."""
 
 from __future__ import annotations
 
@@ -11,30 +11,11 @@ import psutil
 import pytest
 
 from tests.conftest import SEED
-from tests.fault.aftermath import assert_as_if_whole, assert_put_right, assert_survives, counted_trials
+from tests.fault.aftermath import LOOK_S, assert_as_if_whole, assert_put_right, assert_survives, epochs_told
 from tests.fault.conftest import TWO_RANKS
 from tests.running import Loopline, Running, assert_gone, assert_unlocked
 
 pytestmark = pytest.mark.fault
-
-LOOK_S = 0.02
-
-
-def epochs_told(home: Loopline, name: str, run: str) -> int:
-    """How many epochs of a run the loop has noted down; whoever asks again and again lets the loop work between."""
-    time.sleep(LOOK_S)
-    told = 0
-    for line in home.outbox(name):
-        told += line["op"] == "metrics" and line["run"] == run and "val_loss" in line["metrics"]
-    return told
-
-
-def finish(home: Loopline, name: str, whole: Loopline, api: str) -> None:
-    before = home.records(name)
-    home("run", name).ok()
-    assert_survives(before, home.records(name))
-    assert_put_right(home, name, api)
-    assert_as_if_whole(home, name, whole)
 
 
 def kill(home: Loopline, name: str, run: Running) -> None:
@@ -53,24 +34,12 @@ def killed_rank(run: Running, draw: random.Random) -> bool:
     return False
 
 
-def test_a_kill_in_the_middle_of_trials_and_of_epochs(make_home, whole: Loopline, api: str):
-    home = make_home("middle")
-    run = home.start("run", "middle")
-    run.wait_until(lambda: epochs_told(home, "middle", "trial-1") >= 2)
-    kill(home, "middle", run)
-    run = home.start("run", "middle")
-    run.wait_until(lambda: epochs_told(home, "middle", "loop") >= 4)
-    kill(home, "middle", run)
-    finish(home, "middle", whole, api)
-    assert counted_trials(home) == 3
-
-
 @pytest.mark.wide
 def test_a_kill_in_the_middle_of_epochs_on_two_ranks_and_of_ranks(make_home, whole_on_two_ranks: Loopline, api: str):
     """The loop is killed, then ended, by signals; in its last run, ranks are killed, and start again within it.
 
-    Each alone is tried with every change: a kill on two ranks in `test_no_shared_disk.py`, a killed rank in
-    `tests/launcher_contract.py`, the end by a signal in `tests/rules/test_pages_agree.py`.
+    Each alone is tried with every change: a kill amid epochs in `test_boundaries.py`, a killed rank and a killed
+    process above two ranks in `tests/launcher_contract.py`, the end by a signal in `tests/rules/test_pages_agree.py`.
     """
     home = make_home("ranks", TWO_RANKS)
     draw = random.Random(SEED)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import signal
 import time
@@ -27,6 +28,7 @@ pytestmark = [
     pytest.mark.skipif(not is_installed(), reason="Postgres is not installed"),
 ]
 Machines = Callable[..., Callable[[], Loopline]]
+soak = functools.partial(pytest.param, marks=pytest.mark.soak)
 LOOK_S = 0.2
 """The S3 server lives in this process: a look costs some 20 ms of its CPU."""
 
@@ -75,6 +77,7 @@ def lost(home: Loopline, name: str) -> dict[str, dict[str, object]]:
     return {key: record for key, record in before.items() if record["step"] != "version"}
 
 
+@pytest.mark.wide
 def test_a_training_that_was_killed_is_finished_elsewhere(
     machines: Machines, whole_on_two_ranks: Loopline, stores: Stores
 ):
@@ -109,8 +112,7 @@ def test_a_training_that_was_killed_is_finished_elsewhere(
     assert second.versions("apart") == [1]
 
 
-@pytest.mark.soak
-@pytest.mark.parametrize("step", [step.name for step in STEPS])
+@pytest.mark.parametrize("step", ["train", *(soak(step.name) for step in STEPS if step.name != "train")])
 def test_killed_where_a_step_begins_a_loop_is_finished_elsewhere(machines: Machines, whole: Loopline, step: str):
     machine = machines(step, SPEC)
     first = machine()
