@@ -38,7 +38,7 @@ search: {trials: 0}
 train: {epochs: 8, batch: 32, lr: 0.01, threads: 1}
 judge: {margin: 0.2, min_samples: 30}
 """
-MANY = 300_000
+MANY = 200_000
 
 
 def write(path: Path, rows: list[dict[str, str]]) -> Path:
@@ -98,7 +98,7 @@ def test_killed_it_goes_on_and_each_row_is_there_once(home: Loopline, penguins, 
     before = sum(part.rows for part in log.parts())
     out = tmp_path / "out.parquet"
     parts = 0
-    for _ in range(3):  # each time one part further
+    for _ in range(2):  # each time one part further
         running = home.start("predict", "penguins", str(path), "--id", "tag", "--out", str(out))
         running.wait_until(lambda seen=parts: len(list(home.state("penguins").glob("batch/*/*.parquet"))) > seen)
         running.kill()
@@ -193,7 +193,7 @@ def test_the_compactor_killed_at_any_moment_loses_no_row(home: Loopline, predict
     before = prediction_log(state).parts()
     home("predict", "penguins", str(tmp_path), "--id", "tag", "--out", str(predicted.with_name("small.parquet"))).ok()
     assert len(prediction_log(state).parts()) == len(before) + 9
-    for delay in (0.0, 0.1, 0.2, 0.4):
+    for delay in (0.0, 0.2):
         with compactor(home) as process:
             time.sleep(delay)
             process.send_signal(signal.SIGKILL)

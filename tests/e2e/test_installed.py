@@ -138,6 +138,7 @@ def wanted(lines: list[str], extra: str) -> set[tuple[str, str]]:
     return {(r.name, str(r.specifier)) for r in requirements if not r.marker or r.marker.evaluate(environment)}
 
 
+@pytest.mark.wide
 def test_the_sources_build_the_same_wheel_and_hold_nothing_else(source: Path, wheel: Path, tmp_path: Path) -> None:
     assert built(source, tmp_path, "sdist").returncode == 0
     (archive,) = tmp_path.glob("*.tar.gz")

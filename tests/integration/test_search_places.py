@@ -115,7 +115,11 @@ def kill_a_rank(pools: list[RankPool]) -> bool:
 
 @pytest.mark.parametrize(
     ("on", "many"),
-    [("gpu", 16), pytest.param("gpu", 40, marks=pytest.mark.soak), pytest.param("here", 40, marks=pytest.mark.soak)],
+    [
+        ("gpu", 12),
+        pytest.param("gpu", 40, marks=pytest.mark.soak),
+        pytest.param("here", 40, marks=pytest.mark.soak),
+    ],
 )
 def test_four_workers_finish_each_trial_once_though_workers_are_killed(
     engine: type[Double], make_project: MakeProject, monkeypatch: pytest.MonkeyPatch, on: str, many: int

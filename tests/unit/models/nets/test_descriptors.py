@@ -50,7 +50,7 @@ def drawn(preparation: Preparation) -> Descriptors:
 
 @pytest.mark.parametrize(
     ("height", "width", "channels"),
-    [wide(8, 8, 1), wide(32, 32, 3), wide(90, 40, 3), (24, 16, 3), wide(4, 6, 2), wide(12, 200, 4)],
+    [wide(8, 8, 1), wide(32, 32, 3), wide(90, 40, 3), wide(24, 16, 3), (4, 6, 2), wide(12, 200, 4)],
 )
 @torch.inference_mode()
 def test_the_graph_gives_the_same_outputs(height: int, width: int, channels: int) -> None:
