@@ -15,6 +15,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.loop.history import last_loop
 from tasks.loop.runners import running_flow
 from tasks.operations.reap import reap
+from tasks.prefect.events import TAG
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 
 if TYPE_CHECKING:
@@ -49,7 +50,8 @@ def _carry(train: Flow[..., Any], project: Project, name: str, overrides: list[s
     # Joining the heartbeat's thread costs a second per flow; here the reaper checks the process itself.
     is_own = "prefect" not in server_access.elsewhere(project.workspace)
     unwatched = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if is_own else {})
-    with unwatched, running_flow(project.state(name)) as tag, tags(tag):
+    reporting.use(reporting.TwoReporters(reporting.current(), reporting.PrefectReporter()))
+    with unwatched, running_flow(project.state(name)) as tag, tags(tag, TAG, name):
         try:
             state = train(str(project.folder), overrides, refresh=refresh, return_state=True)
         except httpx.TransportError as error:

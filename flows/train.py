@@ -53,14 +53,14 @@ def _loop_id() -> str:
 def opened(
     project: Project, overrides: list[str], trigger: str, refresh: list[str], loop_id: str | None = None
 ) -> Iterator[Loop]:
-    """Open the loop of this flow run; publish its results on the run's page, also after an error."""
+    """Open the loop of this flow run, and describe its run in MLflow, also after an error."""
     names = {"loop_id": loop_id or flow_run.name, "flow_run_id": flow_run.id}
     reporter = reporting.current()
     with (
         sigterm.timed(),
         sigterm.stoppable(STOP_SIGNAL),
         open_loop(project, overrides, trigger=trigger, reporter=reporter, refresh=refresh, **names) as loop,
-        summary.published(loop),
+        summary.described(loop),
     ):
         yield loop
 

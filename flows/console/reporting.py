@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import time
 from typing import TYPE_CHECKING, Any
 
 from tasks.loop.loop import Reporter
+from tasks.prefect.progress import ProgressArtifact
 
 if TYPE_CHECKING:
     from rich.progress import Progress, TaskID
 
 MARKS = {"run": "…", "done": "=", "ok": "+", "failed": "!", "stopped": "!"}
 LINE_INTERVAL_S = 2.0
+LEVELS = {"failed": logging.ERROR, "stopped": logging.WARNING}
 _current: Reporter | None = None
 
 
@@ -33,20 +36,62 @@ def for_terminal() -> Reporter:
 
 
 class PrefectReporter:
-    """Reports to the log of the Prefect run."""
+    """Reports to the log of the Prefect run, and shows the progress of a step as its artifact.
+
+    What it needs of Prefect it takes when a step begins: trials report from threads that Prefect does not know.
+    """
+
+    def __init__(self) -> None:
+        self._log: Any = None
+        self._artifact: ProgressArtifact | None = None
+        self._last = 0.0
 
     def step(self, name: str, state: str, detail: str = "") -> None:
-        """Log a line when a step ends."""
-        if state != "run":
-            _logger().info("%s: %s %s", name, "up to date" if state == "done" else state, detail)
+        """Log a line when a step begins or ends."""
+        self._log = _logger()
+        if state == "run":
+            self._artifact = _progress_artifact(name)
+        words = {"run": "begins", "done": "is up to date", "ok": "took", "failed": "failed:", "stopped": "was stopped:"}
+        self._log.log(LEVELS.get(state, logging.INFO), f"{name} {words[state]} {detail}".rstrip())
 
     def progress(self, name: str, count: int, total: int, detail: str = "") -> None:
-        """Log a line for each unit."""
-        _logger().info("%s %d/%d %s", name, count, total, detail)
+        """Log a line at most every `LINE_INTERVAL_S`, and always the last one."""
+        if self._artifact is not None:
+            self._artifact.show(count, total, f"{name}: {count} of {total}: {detail}")
+        if count >= total or time.monotonic() - self._last > LINE_INTERVAL_S:
+            self._last = time.monotonic()
+            (self._log or _logger()).info("%s %d/%d %s", name, count, total, detail)
 
     def note(self, text: str) -> None:
         """Log a line."""
-        _logger().info(text)
+        (self._log or _logger()).info(text)
+
+
+class TwoReporters:
+    """Reports to a terminal and to Prefect.
+
+    Args:
+        first: The terminal's.
+        second: Prefect's.
+    """
+
+    def __init__(self, first: Reporter, second: Reporter) -> None:
+        self._both = (first, second)
+
+    def step(self, name: str, state: str, detail: str = "") -> None:
+        """Pass the state of a step on."""
+        for reporter in self._both:
+            reporter.step(name, state, detail)
+
+    def progress(self, name: str, count: int, total: int, detail: str = "") -> None:
+        """Pass the progress of a step on."""
+        for reporter in self._both:
+            reporter.progress(name, count, total, detail)
+
+    def note(self, text: str) -> None:
+        """Pass a line on."""
+        for reporter in self._both:
+            reporter.note(text)
 
 
 class LineReporter:
@@ -119,9 +164,14 @@ class LiveReporter:
         self._console.print(f"  {text}", style="dim", highlight=False, markup=False)
 
 
-def _logger() -> Any:
-    import logging
+def _progress_artifact(step: str) -> ProgressArtifact | None:
+    """Return the artifact of the task that runs here; None outside of a task."""
+    from prefect.runtime import flow_run, task_run
 
+    return ProgressArtifact(f"{step}-progress", flow_run.id, task_run.id) if flow_run.id and task_run.id else None
+
+
+def _logger() -> Any:
     from prefect import get_run_logger
     from prefect.exceptions import MissingContextError
 

@@ -19,9 +19,9 @@ from models.training.search_space import shown
 from tasks.host.workspace import Project
 from tasks.loop.lifecycle import SPEC_FILE
 from tasks.loop.loop import Loop
-from tasks.loop.loop_pages import page_of
+from tasks.loop.loop_pages import PAGE_OF_STEP, page_of
 from tasks.loop.step_cache import StepCache
-from tasks.platform.report_pages import address_of, loop_pages
+from tasks.platform.report_pages import address_of
 from tasks.platform.services import usual_address
 from tasks.state.outbox import LOOP_RUN
 
@@ -108,8 +108,8 @@ def verdict_markdown(document: Mapping[str, Any]) -> str:
 
 
 @contextlib.contextmanager
-def published(loop: Loop) -> Iterator[None]:
-    """Publish verdict, reports and card of the loop on its page in Prefect, and describe its run, however it ends."""
+def described(loop: Loop) -> Iterator[None]:
+    """Describe the loop's run in MLflow while it runs, and how it ended."""
     loop.outbox.note(LOOP_RUN, run_note(loop, "running"))
     state = "ended early"
     try:
@@ -119,7 +119,6 @@ def published(loop: Loop) -> Iterator[None]:
         state = one_line(error)
         raise
     finally:
-        _publish(loop)
         loop.outbox.note(LOOP_RUN, run_note(loop, state))
 
 
@@ -143,17 +142,18 @@ def run_note(loop: Loop, state: str) -> str:
     return "\n\n".join(filter(None, (loop.spec.description, f"**{_escaped(outcome)}**" * bool(outcome), reasons, line)))
 
 
-def _publish(loop: Loop) -> None:
+def publish(loop: Loop, step: str) -> None:
+    """Publish what a step has made on its task's page in Prefect: a link to its report, the verdict; most have none."""
     from prefect.artifacts import create_link_artifact, create_markdown_artifact
 
     key = loop.spec.name.replace("_", "-")
-    if "promote" in loop.done:
+    if step == "promote" and step in loop.done:
         description = f"The verdict of loop {loop.id}"
         judged, promoted = loop.done["judge"].result, loop.done["promote"].result
         document = {**judged, **promoted, "project": loop.spec.name, "loop_id": loop.id}
         create_markdown_artifact(verdict_markdown(document), key=f"{key}-verdict", description=description)
-    for name in loop_pages(loop.state, loop.id):
-        page = page_of(loop.state, loop.id, name)
+    name = PAGE_OF_STEP.get(step)
+    if name and (page := page_of(loop.state, loop.id, name)).is_file():
         address = address_of(loop.workspace, loop.spec.name, page)
         title = f"{loop.spec.name}: {page.stem} of loop {loop.id}"
         create_link_artifact(

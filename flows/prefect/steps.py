@@ -13,6 +13,7 @@ from prefect.exceptions import TerminationSignal
 from prefect.states import Completed
 from prefect.utilities.annotations import opaque
 
+from flows.console.summary import publish
 from models.errors import LeaseLostError, StoreError, with_causes
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME
@@ -42,7 +43,10 @@ def step(
     )
     def run(loop: Loop, inputs: list[StepRecord]) -> Any:
         del inputs  # only for Prefect's graph of dependencies; `act` gets its inputs from the loop
-        record, was_done = act(loop)
+        try:
+            record, was_done = act(loop)
+        finally:  # the page of a step that failed says why
+            publish(loop, name)
         if was_done:
             return Completed(name="Cached", message=f"recorded by {record.loop_id}, outputs intact", data=record)
         return record

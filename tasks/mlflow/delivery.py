@@ -19,7 +19,7 @@ from tasks.mlflow.client import client, reaching_store
 from tasks.mlflow.embedded_store import open_client
 from tasks.mlflow.garbage import logged_model_of
 from tasks.mlflow.lost_store import refuse_lost
-from tasks.mlflow.projection import Target, project
+from tasks.mlflow.projection import Target, call_of, project
 from tasks.state import step_store
 from tasks.state.outbox import PAGE_ONLY, Delivered, Outbox, delivered, set_delivered
 
@@ -68,7 +68,9 @@ class MlflowExporter:
                     store = open_client(self._workspace)
                     experiment = experiment_id(store, self._workspace, self._project)
                     sent = [line for line in lines.values() if line["op"] not in PAGE_ONLY]
-                    for (op, run), group in itertools.groupby(sent, key=lambda line: (line["op"], line["run"])):
+                    for (op, run), group in itertools.groupby(
+                        sent, key=lambda line: (call_of(line["op"]), line["run"])
+                    ):
                         self._carry(store, experiment, op, run, list(group))
                 try:
                     set_delivered(self._state, self._loop_id, Delivered(max(lines), self._runs), lease)
@@ -92,7 +94,7 @@ class MlflowExporter:
             lines = [{**line, "path": str(self._fetched(self._workspace.root / line["path"]))} for line in lines]
         run_id = self._runs.get(run)
         target = Target(store, experiment, run_id, self._outbox.lines) if run_id else None
-        refused = project(target, op, lines) if target else [f"the run {run} never began"]
+        refused = project(target, lines) if target else [f"the run {run} never began"]
         for reason in refused:
             LOG.warning("%s: MLflow refused %s of %s, left out: %s", self._loop_id, op, run, reason)
 

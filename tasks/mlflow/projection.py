@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 REFUSALS = {"INVALID_PARAMETER_VALUE", "RESOURCE_DOES_NOT_EXIST", "RESOURCE_ALREADY_EXISTS", "BAD_REQUEST"}
 DIGEST_CHARACTERS = 36
 """How long MLflow's SQL store lets the digest of a dataset be."""
+BATCH = "batch"
 CURVES = "curves/"
 SECTIONS = (
     (re.compile(rf"cost/|(.*\.)?({'|'.join(sorted(MEASURED))})$"), "system/"),
@@ -50,14 +51,20 @@ class Row(NamedTuple):
     limit: int
 
 
-def project(target: Target, op: str, lines: list[dict[str, Any]]) -> list[str]:
-    """Send lines of one operation; return the reasons of final refusals.
+def call_of(op: str) -> str:
+    """Return the call that carries an operation: neighbouring lines of one call and run go together."""
+    return BATCH if op in ROWS and ROWS[op].send is _log_batch else op
+
+
+def project(target: Target, lines: list[dict[str, Any]]) -> list[str]:
+    """Send lines of one call; return the reasons of final refusals.
 
     A line that MLflow will never accept (a parameter with two values, a name that is not allowed) must not block the
     later lines: a refused batch is sent item by item.
     """
-    row = ROWS[op]
-    return _send([item for line in lines for item in row.items(line)], lambda batch: row.send(target, batch), row.limit)
+    rows = [ROWS[line["op"]] for line in lines]
+    items = [item for row, line in zip(rows, lines, strict=True) for item in row.items(line)]
+    return _send(items, lambda batch: rows[0].send(target, batch), min(row.limit for row in rows))
 
 
 def metric_name_of(name: str, step: int) -> str:
@@ -99,6 +106,13 @@ def _tags(line: dict[str, Any]) -> list[Any]:
     from mlflow.entities import RunTag
 
     return [RunTag(key, value[:8000]) for key, value in line["tags"].items()]
+
+
+def _log_batch(target: Target, batch: list[Any]) -> None:
+    from mlflow.entities import Metric, Param, RunTag
+
+    metrics, params, tags = ([item for item in batch if isinstance(item, kind)] for kind in (Metric, Param, RunTag))
+    target.store.log_batch(target.run_id, metrics=metrics, params=params, tags=tags)
 
 
 def _artifacts(line: dict[str, Any]) -> list[Any]:
@@ -174,9 +188,9 @@ def _itself(line: dict[str, Any]) -> list[Any]:
 
 
 ROWS: Mapping[str, Row] = {
-    "metrics": Row(_metrics, lambda target, batch: target.store.log_batch(target.run_id, metrics=batch), 1000),
-    "params": Row(_params, lambda target, batch: target.store.log_batch(target.run_id, params=batch), 100),
-    "tags": Row(_tags, lambda target, batch: target.store.log_batch(target.run_id, tags=batch), 100),
+    "metrics": Row(_metrics, _log_batch, 1000),
+    "params": Row(_params, _log_batch, 100),
+    "tags": Row(_tags, _log_batch, 100),
     "artifact": Row(_artifacts, _log_artifact, 1),
     "text": Row(_itself, _log_text, 1),
     "note": Row(_itself, _note, 1000),

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from flows.console import reporting
-from flows.console.reporting import LineReporter, LiveReporter, PrefectReporter
+from flows.console.reporting import LineReporter, LiveReporter, PrefectReporter, TwoReporters
 
 
 @pytest.fixture(autouse=True)
@@ -97,8 +97,28 @@ def test_prefects_log_without_a_run_is_pythons(
     monkeypatch.setattr(reporting, "_logger", lambda: logging.getLogger("loopline"))
     log: Any = PrefectReporter()
     with caplog.at_level(logging.INFO, "loopline"):
+        log.step("ingest", "done")
         log.step("train", "run")
-        log.step("train", "done")
-        log.progress("train", 1, 3, "x")
+        for count in range(1, 4):
+            log.progress("train", count, 3, "x")
         log.note("a note")
-    assert [record.getMessage() for record in caplog.records] == ["train: up to date ", "train 1/3 x", "a note"]
+        log.step("train", "failed", "DataError")
+    messages = [record.getMessage() for record in caplog.records]
+    assert messages == [
+        "ingest is up to date",
+        "train begins",
+        "train 1/3 x",
+        "train 3/3 x",
+        "a note",
+        "train failed: DataError",
+    ]
+    assert caplog.records[-1].levelno == logging.ERROR
+
+
+def test_two_reporters_get_the_same(capsys: pytest.CaptureFixture[str], clock: Clock) -> None:
+    both = TwoReporters(LineReporter(), LineReporter())
+    both.step("train", "run")
+    both.progress("train", 3, 3, "x")
+    both.note("a note")
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[::2] == lines[1::2] == [f"{'train':<18} ...", f"{'train':<18} 3/3 x", "a note"]
