@@ -13,6 +13,7 @@ import pytest
 
 from models.pipeline.steps import STEPS
 from tasks.host.workspace import Workspace
+from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
 from tests.running import PROMISED_S, ROOT, Loopline, flow_runs, leftovers, write_program
 
@@ -66,6 +67,26 @@ def test_one_loop_id_names_it_in_every_tool(home: Loopline):
     assert tags["loopline.dataset"] == home.record("penguins", "version")["result"]["prepared"]
     assert tags["loopline.weights_sha256"] == home.record("penguins", "train")["result"]["weights_sha256"]
     assert {"spec", "code", "seed", "world_size", "verdict"} <= {name.removeprefix("loopline.") for name in tags}
+
+
+def test_prefect_shows_a_command_line_run_as_a_run_of_the_platform(home: Loopline):
+    api, loop_id = json.loads(home("status", "--json").out)["prefect"], home.book("penguins")["loop_id"]
+    (run,) = flow_runs(api, loop_id, home.home)
+    assert {"loopline", "penguins"} <= set(ask(api, f"flow_runs/{run}", None, "GET")["tags"])
+    of_run = {"flow_runs": {"id": {"any_": [run]}}, "limit": 200}
+    artifacts = {artifact["key"]: artifact for artifact in ask(api, "artifacts/filter", of_run)}
+    assert {"penguins-card", "penguins-verdict", "penguins-validation-raw", "train-progress"} <= set(artifacts)
+    tasks = {task["id"]: task["name"] for task in ask(api, "task_runs/filter", of_run)}
+    owners = {key: tasks[artifact["task_run_id"]] for key, artifact in artifacts.items()}
+    assert (owners["penguins-card"], owners["penguins-verdict"]) == ("card", "promote")
+    assert f"http://127.0.0.1:4300/projects/penguins/loops/{loop_id}/card" in str(artifacts["penguins-card"]["data"])
+    assert not any("file://" in str(artifact["data"]) for artifact in artifacts.values())
+    assert artifacts["train-progress"]["data"] == 100
+    logs = ask(api, "logs/filter", {"logs": {"flow_run_id": {"any_": [run]}}, "limit": 200})
+    messages = [line["message"] for line in logs]
+    assert any(message.startswith("train 12/12 val_loss") for message in messages)
+    assert any(message.startswith("search 2/2 trial 1") for message in messages), "of another thread"
+    assert any(message.startswith("judge took") for message in messages)
 
 
 def test_then_there_is_nothing_to_do_and_nothing_heavy_is_started(home: Loopline):
