@@ -46,7 +46,7 @@ def command(
     def make(workspace: Workspace) -> Project:
         nonlocal summary
         if data:
-            project, summary = scaffolded(workspace, name, data, target)
+            project, summary = scaffolded(workspace, name, str(data), target)
         else:
             project, summary = copied(workspace, name, str(example))
         return project

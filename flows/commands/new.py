@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-from pathlib import Path
 
 import click
 
@@ -12,22 +11,34 @@ from tasks.host.workspace import Project, Workspace, keep_others_out
 
 @click.command()
 @click.argument("name")
-@click.option("--from", "data", type=click.Path(path_type=Path), help="A CSV, Parquet or text file, or a folder.")
+@click.option(
+    "--from", "data", help="A file, a folder of tables, pictures or texts, an address, a package or own code."
+)
 @click.option("--target", help="The column to predict, or several: a,b; asked for in a terminal, else guessed.")
 @click.option("--net", help="The net or estimator, such as trees or xgboost:XGBClassifier; default: auto.")
 @click.option(
     "--example", help="Copy an example instead: table, texts, pictures, series, own-net, own-source or batch."
 )
-def command(name: str, data: Path | None, target: str | None, net: str | None, example: str | None) -> None:
+@click.option("--dry-run", is_flag=True, help="Print the spec, with the columns and their kinds; write nothing.")
+def command(
+    name: str, data: str | None, target: str | None, net: str | None, example: str | None, dry_run: bool
+) -> None:
     """Make projects/NAME: read the data, guess kinds and task, write the spec and first expectations.
 
+    Of large data a sample is read.
+
     Example: loopline new churn --from customers.csv --target left
+
+    Example: loopline new leaves --from s3://lab/leaves/ --dry-run
 
     Example: loopline new digits --example pictures
     """
     if (data is None) == (example is None) or (example and (target or net)):
         raise click.UsageError("give --from FILE, with or without --target and --net, or --example NAME")
     workspace = Workspace.find()
+    if dry_run:
+        click.echo(drafted(workspace, name, data, target), nl=False)
+        return
     keep_others_out(workspace)
     if data is None:
         project, summary = copied(workspace, name, str(example))
@@ -44,17 +55,28 @@ def copied(workspace: Workspace, name: str, example: str) -> tuple[Project, str]
     return copy_example(workspace, name, example), f"a copy of the example {example!r}"
 
 
-def scaffolded(
-    workspace: Workspace, name: str, data: Path, target: str | None, net: str | None = None
-) -> tuple[Project, str]:
-    """Return a project for a data file, and what to say of it; ask for the target in a terminal."""
-    from tasks.operations.scaffold import columns_of, make_project
+def drafted(workspace: Workspace, name: str, data: str | None, target: str | None) -> str:
+    """Return the text of the spec that a source would get."""
+    from tasks.operations.scaffold import draft, origin_of
 
-    columns, guessed = columns_of(data)
-    if not columns:
-        return make_project(workspace, name, data, target, net), "a language model of the text's characters"
+    if data is None:
+        raise click.UsageError("--dry-run shows what is guessed of --from FILE: an example is copied as it is")
+    origin = origin_of(workspace, data)
+    return draft(origin, name, target, origin.source)[0]
+
+
+def scaffolded(
+    workspace: Workspace, name: str, data: str, target: str | None, net: str | None = None
+) -> tuple[Project, str]:
+    """Return a project for a source, and what to say of it; ask for the target in a terminal."""
+    from tasks.operations.scaffold import make_project, origin_of
+
+    origin = origin_of(workspace, data)
+    if not origin.columns:
+        return make_project(workspace, name, origin, target, net), "a language model of the text's characters"
+    guessed = origin.guessed_target
     if target is None and sys.stdin.isatty():
-        target = click.prompt("Which column shall be predicted?", default=guessed, type=click.Choice(columns))
+        target = click.prompt("Which column shall be predicted?", default=guessed, type=click.Choice(origin.columns))
     note = "" if target else " (guessed: --target says otherwise)"
-    project = make_project(workspace, name, data, target or guessed, net)
+    project = make_project(workspace, name, origin, target or guessed, net)
     return project, f"predicts {target or guessed!r}{note}"

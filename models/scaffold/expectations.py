@@ -29,15 +29,15 @@ _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_ -]*[A-Za-z0-9_]|[A-Za-z]")
 _WORDS = {"true", "false", "yes", "no", "on", "off", "null", "y", "n"}
 
 
-def expectation_lines(table: pa.Table, columns: list[str], target: str) -> Iterator[str]:
-    """Yield the block `expectations` for some input columns of a table."""
+def expectation_lines(table: pa.Table, columns: list[str], target: str, num_rows: int) -> Iterator[str]:
+    """Yield the block `expectations` for some input columns of a table, of which there are `num_rows` rows."""
     lines = {name: list(_of_column(name, table.column(name))) for name in columns}
     chosen = _most_telling(table, lines, target)
     yield "  # What was seen, with some slack. A warning stops no loop; `reject` does: use it where you are sure."
     if len(chosen) < len(columns):
         yield f"  # Of {len(columns)} columns only the {len(chosen)} that say most about {yaml_text(target)} have some."
     yield "  expectations:"
-    yield _expectation("table_row_count_to_be_between", {"min_value": max(10, table.num_rows // 2)}, "reject")
+    yield _expectation("table_row_count_to_be_between", {"min_value": max(10, num_rows // 2)}, "reject")
     for name in columns:
         if name in chosen:
             yield from lines[name]

@@ -24,7 +24,7 @@ from models.scaffold.expectations import expectation_lines, yaml_text, yaml_valu
 from models.scaffold.roles import BEHAVES, NAMED, Panel, id_reason, is_date, panel_of, times_of_rows
 from models.scaffold.series import SeriesShape, recognise
 from models.scaffold.text_forms import TextForm, is_number_name, is_useless_as_text, text_forms
-from models.sources.read import read_source
+from models.sources.sample import Sample, sample_of
 from models.validation.alike_classes import alike_classes
 from models.validation.expectations import TARGET_PRESENT
 
@@ -48,54 +48,64 @@ Formats = Mapping[str, str]
 
 
 def guess_spec(
-    path: Path, name: str, target: str | None = None, source: str | None = None, formats: Formats | None = None
+    data: Path | Sample, name: str, target: str | None = None, source: str | None = None, formats: Formats | None = None
 ) -> str:
-    """Return the text of a valid `project.yaml` for a file, with comments.
+    """Return the text of a valid `project.yaml` for a table, with comments.
 
     Args:
-        path: A CSV or Parquet file, or a folder of Parquet.
+        data: A file or folder, or a sample of its rows.
         name: The project's name.
         target: The column to predict, or several separated by commas; default: `guess_target`.
-        source: The value of `data.source`; default: the path.
+        source: The value of `data.source`; default: the path. A sample needs one.
         formats: The columns of texts that the written source reads as dates (`models/scaffold/dates.py`).
 
     Raises:
         DataError: The file cannot be read, or the target is of a type that cannot be predicted.
         UsageError: The target does not exist, or has no values to learn.
     """
-    table = with_dates(read_source(path), formats or {})
+    sample = data if isinstance(data, Sample) else sample_of(data)
+    source = source or str(data)
+    table = with_dates(sample.table, formats or {})
     target = target or guess_target(table)
     targets = _target_names(target, table.column_names)
-    data = Data(source=SOURCE if formats else source or str(path), target=targets if len(targets) > 1 else targets[0])
-    answered = _answered(table, data, target)
-    task, group = _guess_task(answered, data)
+    block = Data(source=SOURCE if formats else source, target=targets if len(targets) > 1 else targets[0])
+    answered = _answered(table, block, target)
+    task, group = _guess_task(answered, block)
     guess = _GUESSES[task]
     forms, roles = text_forms(table), [*targets, *([group] if group else [])]
     kinds = _kinds_of_texts(table, {*roles, *forms})
     is_forecast = len(targets) == 1 and answered.num_rows >= TARGET_PRESENT * table.num_rows
-    shape = guess.series(table, target) if is_forecast else None
+    shape = guess.series(table.slice(0, sample.num_first), target) if is_forecast else None
     drop, inputs = _inputs(table, roles, kinds, forms)
     panel = None if shape or group else panel_of(table, targets)
     time = None if shape or group else _split_time(table, inputs, panel)
     dates = [time] if time and is_date(table, time) else []
     if not inputs and not shape:
-        raise UsageError(_no_inputs(path, target, drop))
+        raise UsageError(_no_inputs(source, target, drop))
     named_kinds = {} if shape else {**kinds, **dict.fromkeys(dates, "datetime")}
     lines = [
-        f"# {table.num_rows} rows, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
+        f"# {_size(sample)}, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
         *(f"# {FILE} reads {yaml_text(column)} as dates ({form})." for column, form in (formats or {}).items()),
-        *_doubt_lines(table, data, forms, drop),
-        *_data_lines(name, data),
+        *_doubt_lines(table, block, forms, drop),
+        *_data_lines(name, block),
         *([] if shape else [*_id_lines(table, drop), f"  task: {task}  # {guess.why(answered.select(targets))}"]),
         *([] if shape or group else _unlabelled_lines(table.num_rows - answered.num_rows, table.num_rows)),
         *(_series_lines(shape) if shape else _split_lines(time, guess.split, group, panel)),
         *_feature_lines(table.select([] if shape else inputs), drop, named_kinds),
-        *expectation_lines(table, inputs, targets[0]),
+        *expectation_lines(table, inputs, targets[0], sample.num_rows or table.num_rows),
         "",
         *guess.goal_lines(answered.column(targets[0])),
         *([] if shape else _slice_lines(table, inputs)),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _size(sample: Sample) -> str:
+    """Return how many rows there are, and how many of them a sample has."""
+    if sample.is_whole:
+        return f"{sample.num_rows} rows"
+    total = "More rows than were read" if sample.num_rows is None else f"About {sample.num_rows:,} rows"
+    return f"{total} (a sample of {sample.table.num_rows:,} was read)"
 
 
 def _inputs(
@@ -115,9 +125,9 @@ def _refuse_constants(targets: pa.Table) -> None:
             raise UsageError(f"--target: every row has the same {name!r}: name a column that differs")
 
 
-def _no_inputs(path: Path, target: str, drop: dict[str, str]) -> str:
+def _no_inputs(source: str, target: str, drop: dict[str, str]) -> str:
     reasons = "; ".join(f"{name}: {reason}" for name, reason in drop.items()) or "there is no other column"
-    return f"{path}: no column is left to predict {target!r} from ({reasons}): add columns to the data"
+    return f"{source}: no column is left to predict {target!r} from ({reasons}): add columns to the data"
 
 
 def _target_names(target: str, columns: Sequence[str]) -> list[str]:
@@ -246,7 +256,7 @@ def _no_lines(column: pa.ChunkedArray) -> Iterator[str]:
     yield from ()
 
 
-def _positive_lines(column: pa.ChunkedArray) -> Iterator[str]:
+def positive_lines(column: pa.ChunkedArray) -> Iterator[str]:
     """Yield the positive one of two classes: the rarer one, of equal ones the later."""
     counts = {
         str(count_of_value["values"]): count_of_value["counts"].as_py()
@@ -358,7 +368,7 @@ class _Guess:
 
 _NUMBERS = _Guess(_why_numbers, split="random", check=_accept, series=recognise)
 _GUESSES: PerTask[_Guess] = {
-    "binary": _Guess(_why_classes, goal_lines=_positive_lines),
+    "binary": _Guess(_why_classes, goal_lines=positive_lines),
     "multiclass": _Guess(_why_classes),
     "multilabel": _Guess(_why_labels, split="random"),
     "regression": _NUMBERS,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from urllib.parse import unquote
@@ -13,7 +14,7 @@ from models.sources.delimiter import PARQUET, SUFFIXES, TEXT
 from models.sources.delta import delta_files, is_delta
 from models.sources.formats import FORMATS, IN_FOLDERS
 from models.sources.packed import split_part, suffix_of
-from models.sources.picture_folders import is_picture
+from models.sources.picture_folders import SUFFIXES as PICTURES
 
 READABLE = (
     "a .csv, .tsv, .txt or .jsonl file (also .gz, .bz2, .xz, .zst or .zip), a .parquet, .feather or .arrow file, a "
@@ -32,8 +33,11 @@ def visible_files(folder: Path) -> list[Path]:
 
     Names with `.` or `_` in front are hidden (a partition `_x=1` is not), and predictions are no data.
     """
-    files = (path for path in folder.rglob("*") if not any(map(is_hidden, path.relative_to(folder).parts)))
-    return sorted(path for path in files if path.is_file() and not path.name.endswith(PREDICTIONS))
+    files = []
+    for parent, folders, names in os.walk(folder):  # a third of the time of rglob, with 100,000 files
+        folders[:] = [name for name in folders if not is_hidden(name)]
+        files += [Path(parent, name) for name in names if not is_hidden(name) and not name.endswith(PREDICTIONS)]
+    return sorted(path for path in files if path.is_file())
 
 
 def data_files(source: Path, *, is_text: bool = False) -> list[Path]:
@@ -58,9 +62,7 @@ def data_files(source: Path, *, is_text: bool = False) -> list[Path]:
         return delta_files(source)
     files = visible_files(source)
     _refuse_iceberg(source)
-    parquet, csv, text = ([path for path in files if suffix_of(path) in kind] for kind in (PARQUET, SUFFIXES, TEXT))
-    pictures = [path for path in files if is_picture(path)]
-    further = [path for path in files if suffix_of(path) in IN_FOLDERS]
+    parquet, csv, text, pictures, further = _by_kind(files, (PARQUET, SUFFIXES, TEXT, PICTURES, IN_FOLDERS))
     if is_text:
         parquet, csv, further, pictures = [], [], [], []
     if parquet and csv:
@@ -73,6 +75,12 @@ def data_files(source: Path, *, is_text: bool = False) -> list[Path]:
             f"{source}: got no file to read in it, expected {READABLE}; names with . or _ in front are none"
         )
     return parquet or csv or further or pictures or text
+
+
+def _by_kind(files: Sequence[Path], kinds: Sequence[tuple[str, ...]]) -> list[list[Path]]:
+    """Return the files of each kind, which is a group of suffixes."""
+    suffixes = [suffix_of(path) for path in files]
+    return [[path for path, suffix in zip(files, suffixes, strict=True) if suffix in kind] for kind in kinds]
 
 
 def _refuse_iceberg(folder: Path) -> None:

@@ -35,7 +35,7 @@ class FilePart(NamedTuple):
 
 def split_text(text: str) -> tuple[str, str]:
     """Return a path or address, and the part behind its `#`."""
-    match = _PART.fullmatch(text)
+    match = _PART.fullmatch(text) if "#" in text else None
     return (match["file"], match["part"]) if match else (text, "")
 
 
@@ -58,6 +58,11 @@ def suffix_of(path: Path) -> str:
     return (file.with_suffix("") if kind in _OPENERS else file).suffix.lower()
 
 
+def is_packed(path: Path) -> bool:
+    """Return whether a file is compressed or an archive."""
+    return split_part(path).file.suffix.lower() in _OPENERS
+
+
 def open_unpacked(path: Path) -> IO[bytes]:
     """Open a file for reading; a compressed one as what it was before.
 
@@ -71,7 +76,7 @@ def open_unpacked(path: Path) -> IO[bytes]:
 
 def arrow_input(path: Path) -> Any:
     """Return what Arrow's readers of text take: a path, or what is in a compressed file, open for reading."""
-    return open_unpacked(path) if split_part(path).file.suffix.lower() in _OPENERS else str(path)
+    return open_unpacked(path) if is_packed(path) else str(path)
 
 
 def first_bytes(path: Path) -> bytes:

@@ -17,7 +17,6 @@ from models.errors import UsageError
 from models.files import SPEC_FILE, storing, whole_file
 from models.inference.loaded_model import LoadedModel
 from models.project_spec.blocks import NAME_PATTERN, Spec
-from models.scaffold.text import is_text
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.history import running
 from tasks.mlflow.model_cache import CachedModel, cached_version
@@ -42,7 +41,7 @@ def project_of_rows(
         UsageError: The name is invalid, a new project has no target, or the project predicts or reads something else.
         DataError: The file cannot be read.
     """
-    from tasks.operations.scaffold import columns_of, make_project
+    from tasks.operations.scaffold import make_project, origin_of
 
     name = name or _name_of(target)
     folder = workspace.root / "projects" / name
@@ -50,12 +49,13 @@ def project_of_rows(
         project = workspace.project(name)
         _replace(project, rows, target, is_frame=is_frame)
         return project
-    if target is None and not is_text(rows):
-        names, guess = columns_of(rows)
+    origin = origin_of(workspace, str(rows))
+    if target is None and origin.columns:
         raise UsageError(
-            f"target: got none for the new project {name!r}, expected one of {', '.join(names)}: say target={guess!r}"
+            f"target: got none for the new project {name!r}, expected one of {', '.join(origin.columns)}: say "
+            f"target={origin.guessed_target!r}"
         )
-    return make_project(workspace, name, rows, target, copied=is_frame or None)
+    return make_project(workspace, name, origin, target, copied=is_frame or None)
 
 
 def _name_of(target: str | None) -> str:

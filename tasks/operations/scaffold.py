@@ -2,24 +2,34 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
 
+from models.data.header import no_such_column
 from models.errors import UsageError
 from models.files import SPEC_FILE, replacing_folder, write_text
 from models.project_spec.blocks import NAME_PATTERN
 from models.project_spec.reader import read_spec
 from models.scaffold.dates import FILE, date_formats, loader
 from models.scaffold.net import net_lines, search_lines
+from models.scaffold.pictures import guess_picture_spec, picture_column
 from models.scaffold.table import guess_spec, guess_target
 from models.scaffold.text import guess_text_spec, is_text
+from models.sources.packed import split_part
 from models.sources.read import read_source
+from models.sources.sample import Sample, sample_of, whole
+from models.sources.schemes import scheme_of
+from models.sources.source import Source
 from models.training.families import search_space
 from models.training.spec_check import check_spec
 from tasks.host.workspace import CLONE, Project, Workspace
+from tasks.tools.sources import fetch
 
 MOST_COPIED_BYTES = 100 << 20
+WILDCARD = re.compile(r"[*?\[]")
 EXAMPLES = CLONE / "examples"
 NAME_LINE = re.compile(r"(?m)^name: (.*)$")
 README = """# {name}
@@ -32,22 +42,104 @@ See `project.yaml`: what it guessed is commented; correct what is wrong.
 """
 
 
-def columns_of(path: Path) -> tuple[list[str], str]:
-    """Return the columns of a data file and the most likely target; a text has neither.
+@dataclass(frozen=True)
+class Origin:
+    """Where the rows of a new project come from, read once.
+
+    Attributes:
+        source: The value of `data.source`.
+        path: The file or folder on this machine; None for rows of own code.
+        sample: Its rows, or some of them; None for a text.
+        is_here: Whether it is named by a path, so that it may be copied into the project.
+        code: The file of own code, which is copied into the project.
+    """
+
+    source: str
+    path: Path | None
+    sample: Sample | None
+    is_here: bool = False
+    code: Path | None = None
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns; a text has none."""
+        return [] if self.sample is None else list(self.sample.table.column_names)
+
+    @property
+    def guessed_target(self) -> str:
+        """The most likely target; empty for a text."""
+        return "" if self.sample is None else guess_target(self.sample.table)
+
+    @property
+    def pictures(self) -> tuple[str, Path] | None:
+        """The column of paths of pictures, and the folder to which they are relative; None if there is none."""
+        if self.sample is None or self.path is None:
+            return None
+        folder = self.path if self.path.is_dir() else self.path.parent
+        column = picture_column(self.sample.table, folder)
+        return None if column is None else (column, folder)
+
+
+def origin_of(workspace: Workspace, data: str) -> Origin:
+    """Read what `data.source` may name, as far as a first spec needs it; paths are relative to the current folder.
+
+    What lies elsewhere is copied into the workspace's cache, where the first run finds it.
 
     Raises:
-        DataError: The file cannot be read.
+        DataError: It cannot be read.
+        UsageError: There is no such source.
+        StoreError: It cannot be fetched.
+        UserCodeError: Own code failed.
     """
-    if is_text(path):
-        return [], ""
-    table = read_source(path)
-    return list(table.column_names), guess_target(table)
+    is_path = scheme_of(data) is scheme_of("a")
+    if is_path and not split_part(Path(data).expanduser()).file.exists() and WILDCARD.search(data):
+        data, is_path = f"file://{Path(data).expanduser().absolute()}", False
+    source, scheme = Source(data, Path.cwd()), scheme_of(data)
+    if not is_path:
+        scheme.local(source)
+    rows = scheme.read(source, functools.partial(fetch, cache=workspace.cache / "sources"))
+    if not isinstance(rows.rows, (str, Path)):
+        file, _, name = data.rpartition(":")
+        code = Path(file) if file.endswith(".py") else None
+        named = f"./{code.name}:{name}" if code else data
+        return Origin(named, None, whole(read_source(rows.rows, rows.display_name)), code=code)
+    path = Path(rows.rows)
+    sample = None if is_text(path) else sample_of(path)
+    return Origin(str(path.absolute()) if is_path else data, path, sample, is_here=is_path)
+
+
+def draft(origin: Origin, name: str, target: str | None, source: str) -> tuple[str, dict[str, str]]:
+    """Return the text of a first spec, and the forms of the dates that a written source reads.
+
+    Args:
+        origin: The rows.
+        name: Of the project.
+        target: The column to predict, or several separated by commas; default: guessed.
+        source: The value of `data.source`.
+
+    Raises:
+        UsageError: There is no such column, or a target is named for a text.
+        DataError: The rows cannot be learnt from.
+    """
+    if origin.sample is None:
+        if target:
+            raise UsageError(f"--target: {origin.path} is text, whose every character is predicted: leave it out")
+        return guess_text_spec(Path(str(origin.path)), name, source), {}
+    table = origin.sample.table
+    if (pictures := origin.pictures) is not None:
+        column, folder = pictures
+        target = target or next((name for name in table.column_names if name != column), column)
+        if target not in table.column_names:
+            raise UsageError(f"--target: {no_such_column(target, table.column_names)}")
+        return guess_picture_spec(table, column, folder, name, target, source), {}
+    formats = date_formats(table) if origin.is_here else {}
+    return guess_spec(origin.sample, name, target, source, formats), formats
 
 
 def make_project(
     workspace: Workspace,
     name: str,
-    data: Path,
+    data: Path | Origin,
     target: str | None = None,
     net: str | None = None,
     *,
@@ -58,10 +150,11 @@ def make_project(
     Args:
         workspace: Of the project.
         name: Of the project.
-        data: A table, a folder of tables, or a text.
+        data: A table, a folder of tables or pictures, a text, or what `origin_of` returns.
         target: The column to predict, or several separated by commas.
         net: The spec's `model.net`; the file of `./file.py:NAME`, from the current folder, is copied. Default: auto.
-        copied: Whether the file is copied into the project; default: a file of up to `MOST_COPIED_BYTES` is.
+        copied: Whether the file is copied into the project; default: a file of up to `MOST_COPIED_BYTES` is, unless it
+            names other files.
 
     Raises:
         UsageError: The name is taken or invalid, the file has no such column, a target is named for a text, or the net
@@ -69,19 +162,20 @@ def make_project(
         DataError: The file cannot be read.
     """
     folder = _free_folder(workspace, name)
-    if copied is None:
-        copied = data.is_file() and data.stat().st_size <= MOST_COPIED_BYTES
-    source = data.name if copied else str(data.resolve())
-    if is_text(data) and target:
-        raise UsageError(f"--target: {data} is text, whose every character is predicted: leave it out")
-    if is_text(data) and net:
-        raise UsageError(f"--net: {data} is text, whose first spec names a net: leave it out, then change model.net")
-    formats = {} if is_text(data) else date_formats(read_source(data))
-    text = guess_text_spec(data, name, source) if is_text(data) else guess_spec(data, name, target, source, formats)
-    target_line = f"Target: `{target}`" if target else "A language model of its characters"
+    origin = data if isinstance(data, Origin) else origin_of(workspace, str(data))
+    if origin.sample is None and net:
+        raise UsageError(
+            f"--net: {origin.path} is text, whose first spec names a net: leave it out, then change model.net"
+        )
+    file = _copied_file(origin, copied)
+    source = origin.path.name if file and origin.path else origin.source
+    text, formats = draft(origin, name, target, source)
+    target_line = (
+        f"Target: `{target or origin.guessed_target}`" if origin.columns else "A language model of its characters"
+    )
     with replacing_folder(folder) as temporary:
-        if copied:
-            shutil.copyfile(data, temporary / data.name)
+        if copy := file or origin.code:
+            shutil.copyfile(copy, temporary / copy.name)
         write_text(temporary / SPEC_FILE, text)
         if formats:
             write_text(temporary / FILE, loader(source, formats))
@@ -90,6 +184,15 @@ def make_project(
         if net is not None:
             _name_net(temporary / SPEC_FILE, net)
     return Project(workspace, folder)
+
+
+def _copied_file(origin: Origin, copied: bool | None) -> Path | None:
+    """Return the file of the rows if it is copied into the project."""
+    if not origin.is_here or origin.path is None or copied is False:
+        return None
+    file = split_part(origin.path).file
+    is_small = file.is_file() and file.stat().st_size <= MOST_COPIED_BYTES
+    return file if copied or (is_small and origin.pictures is None) else None
 
 
 def _name_net(path: Path, net: str) -> None:

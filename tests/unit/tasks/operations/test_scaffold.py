@@ -7,7 +7,7 @@ import pytest
 from models.errors import DataError, UsageError
 from models.project_spec.reader import read_spec
 from tasks.host.workspace import Workspace
-from tasks.operations.scaffold import columns_of, copy_example, examples, make_project
+from tasks.operations.scaffold import copy_example, examples, make_project, origin_of
 
 CSV = "id,colour,size,left\n" + "".join(f"{n},{'red' if n % 2 else 'blue'},{n * 0.5},{n % 3 == 0}\n" for n in range(60))
 
@@ -44,8 +44,9 @@ def test_a_net_that_cannot_learn_from_the_data_is_refused(tmp_path: Path, data: 
     assert not (tmp_path / "projects" / "churn").exists()
 
 
-def test_columns_and_a_guess_are_offered(data: Path) -> None:
-    columns, guess = columns_of(data)
+def test_columns_and_a_guess_are_offered(data: Path, tmp_path: Path) -> None:
+    origin = origin_of(Workspace(tmp_path), str(data))
+    columns, guess = origin.columns, origin.guessed_target
     assert columns == ["id", "colour", "size", "left"]
     assert guess in columns
 
@@ -79,7 +80,8 @@ def test_an_unknown_target_is_refused_with_the_nearest(tmp_path: Path, data: Pat
 def test_a_text_needs_no_target(tmp_path: Path) -> None:
     book = tmp_path / "book.txt"
     book.write_text("It is a truth universally acknowledged.\n" * 400)
-    assert columns_of(book) == ([], "")
+    origin = origin_of(Workspace(tmp_path), str(book))
+    assert (origin.columns, origin.guessed_target) == ([], "")
     with pytest.raises(UsageError, match="leave it out"):
         make_project(Workspace(tmp_path), "book", book, "text")
     made = make_project(Workspace(tmp_path), "book", book)
