@@ -350,23 +350,29 @@ def why_no_bag(spec: Spec, task: Task | None, num_rows: int, num_units: int) -> 
 
 
 def bagged(candidates: Mapping[str, Trial], members: Mapping[str, Trial]) -> dict[str, Trial]:
-    """Return the trials of whose settings bags are trained: those of the model, then further ones that the work allows.
+    """Return the trials of whose settings bags are trained: each family's best, those that the search has chosen first.
 
-    Empty if the models of the search's choice are too much work, or one is of a family whose cost is unknown.
+    A second bag of a family doubles what it costs, and gains nothing (docs/decisions/0116). Empty if the families of
+    the search's choice are too much work, or the cost of one is unknown.
 
     Args:
-        candidates: The best trials of each family, by name.
+        candidates: The best trials of each family, the better first, by name.
         members: Those of them that the search has chosen.
     """
-    chosen, spent = {}, 0.0
-    for name, trial in {**members, **candidates}.items():
-        work_s = FOLDS * trial.work_s
-        fits = spent + work_s <= row_of(str(trial.params[NET])).bag_s
-        if not fits and name in members:
+    bests: dict[str, Trial] = {}
+    for trial in candidates.values():
+        bests.setdefault(str(trial.params[NET]), trial)
+    chosen = {str(trial.params[NET]) for trial in members.values()}
+    fitting, spent = set(), 0.0
+    for net in sorted(bests, key=lambda net: net not in chosen):
+        work_s = FOLDS * bests[net].work_s
+        fits = spent + work_s <= row_of(net).bag_s
+        if not fits and net in chosen:
             return {}
         if fits:
-            chosen[name], spent = trial, spent + work_s
-    return {name: chosen[name] for name in candidates if name in chosen}
+            fitting.add(net)
+            spent += work_s
+    return {net: trial for net, trial in bests.items() if net in fitting}
 
 
 def num_units(tensors: Mapping[str, Path]) -> int:

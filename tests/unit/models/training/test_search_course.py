@@ -240,6 +240,13 @@ def test_bags_are_of_the_chosen_models_first_and_of_others_while_the_work_allows
     assert not bagged(candidates, {"linear": candidates["linear"], "mlp": candidates["mlp"]}), "too much work"
 
 
+def test_a_family_has_one_bag_of_its_best_settings() -> None:
+    candidates = {"trees": trial_of("trees", 0.1), "trees-2": trial_of("trees", 0.1), "mlp": trial_of("mlp", 0.1)}
+    bags = bagged(candidates, {"trees-2": candidates["trees-2"], "mlp": candidates["mlp"]})
+    assert list(bags) == ["trees", "mlp"]
+    assert bags["trees"] is candidates["trees"]
+
+
 def test_a_family_of_unknown_cost_is_in_no_bag() -> None:
     candidates = {"trees": trial_of("trees", 0.1), "./own.py:Net": trial_of("./own.py:Net", 0.1)}
     assert list(bagged(candidates, {"trees": candidates["trees"]})) == ["trees"]
