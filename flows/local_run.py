@@ -13,8 +13,10 @@ from models.errors import LooplineError, StoreError, with_causes
 from tasks.host import processes, server_access
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.history import last_loop
+from tasks.loop.recording import STOP_SIGNAL
 from tasks.loop.runners import running_flow
 from tasks.operations.reap import reap
+from tasks.prefect.cancelling import CancelWatch
 from tasks.prefect.events import TAG
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 
@@ -51,7 +53,7 @@ def _carry(train: Flow[..., Any], project: Project, name: str, overrides: list[s
     is_own = "prefect" not in server_access.elsewhere(project.workspace)
     unwatched = temporary_settings({PREFECT_FLOWS_HEARTBEAT_FREQUENCY: None} if is_own else {})
     reporting.use(reporting.TwoReporters(reporting.current(), reporting.PrefectReporter()))
-    with unwatched, running_flow(project.state(name)) as tag, tags(tag, TAG, name):
+    with unwatched, running_flow(project.state(name)) as tag, tags(tag, TAG, name), CancelWatch(tag, STOP_SIGNAL):
         try:
             state = train(str(project.folder), overrides, refresh=refresh, return_state=True)
         except httpx.TransportError as error:
