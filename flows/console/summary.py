@@ -7,7 +7,6 @@ import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 import click
 
@@ -22,7 +21,7 @@ from tasks.loop.loop import Loop
 from tasks.loop.loop_pages import PAGE_OF_STEP, page_of
 from tasks.loop.step_cache import StepCache
 from tasks.platform.report_pages import address_of
-from tasks.platform.services import usual_address
+from tasks.platform.services import loop_address
 from tasks.state.outbox import LOOP_RUN
 
 _OUTCOMES = {"promote": "promoted", "keep": "not promoted"}
@@ -134,12 +133,12 @@ def run_note(loop: Loop, state: str) -> str:
     reasons = "\n".join(f"* {_escaped(reason)}" for reason in judged.get("reasons", ()))
     links = {
         "model card": "artifact:card.html" if "card" in loop.done else "",
-        "loop": f"{usual_address(loop.workspace, 'overview')}/loops/{quote(loop.id, safe='')}",
+        "loop": loop_address(loop.workspace, loop.id),
         "data": "artifact:validation/raw/validation-raw.html" if "validate-raw" in loop.done else "",
         "spec": f"artifact:{SPEC_FILE}",
     }
     line = " · ".join(f"[{name}]({address})" for name, address in links.items() if address)
-    return "\n\n".join(filter(None, (loop.spec.description, f"**{_escaped(outcome)}**" * bool(outcome), reasons, line)))
+    return "\n\n".join(filter(None, (loop.spec.description, f"**{_escaped(outcome)}**" * bool(outcome), line, reasons)))
 
 
 def publish(loop: Loop, step: str) -> None:

@@ -11,6 +11,7 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
+from urllib.parse import quote
 
 from models.errors import LooplineError
 from models.files import read_json
@@ -117,6 +118,11 @@ def usual_address(workspace: Workspace, name: str) -> str:
     """Return where a service was last, or by default is, served on this machine."""
     port = next(service.port for service in SERVICES if service.name == name)
     return f"http://127.0.0.1:{ports(workspace).get(name, port)}"
+
+
+def loop_address(workspace: Workspace, loop_id: str) -> str:
+    """Return the address of a loop's page, where it was last or by default is served."""
+    return f"{usual_address(workspace, 'overview')}/loops/{quote(loop_id, safe='')}"
 
 
 def supervisor(workspace: Workspace) -> dict[str, Any] | None:

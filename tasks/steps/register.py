@@ -16,7 +16,7 @@ from models.files import sha256, write_text
 from models.judge.stored_predictions import PREDICTIONS_FILE
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
-from models.serving.registry import BEST, FILES, JUDGED_BEST, KEY, RIVAL
+from models.serving.registry import BEST, FILES, JUDGED_BEST, KEY, RIVAL, described
 from models.signing import TAG, signature
 from models.training.costs.summary import of_results
 from models.training.families import chosen_net
@@ -59,7 +59,7 @@ def register(loop: Loop) -> tuple[StepRecord, bool]:
         files = {**_files(inputs), SPEC: folder / SPEC}
         tags = _tags(loop, inputs, files)
         if number is None:
-            model_id: str | None = _log_model(loop, inputs, folder, run_id, {KEY: key, FILES: tags[FILES]}, files)
+            model_id: str | None = _log_model(loop, inputs, folder, run_id, tags | {KEY: key}, files)
             loop.confirm()
             source = f"models:/{model_id}"
             stored = registry.create(key, source, run_id, model_id, tags, loop.spec.description, loop.lease)
@@ -171,7 +171,12 @@ def _log_model(
             experiment,
             name=loop.spec.name,
             source_run_id=run_id,
-            tags={**tags, "loopline.loop_id": loop.id, **provenance.source_tags(loop.project.folder)},
+            tags={
+                **{name: tags[name] for name in (KEY, FILES)},
+                "loopline.loop_id": loop.id,
+                "mlflow.note.content": described(tags),
+                **provenance.source_tags(loop.project.folder),
+            },
             params={
                 "net": chosen_net(loop.spec, inputs["search"].result.get("params", {})),
                 **{name: str(value) for name, value in shown(inputs["search"].result.get("params", {})).items()},

@@ -52,6 +52,7 @@ from tasks.loop.jobs import job, job_owner, run_here, with_flips, within_budget,
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.loop.origin import begin
 from tasks.loop.probe import after_probe
+from tasks.platform.services import loop_address
 from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.places import find_search_place
 from tasks.ranks.trials import PlacedTrials
@@ -249,7 +250,9 @@ class _Search:
         loop = self._loop
         study, self._run_suffix = optuna_study.name_study(self._folder, loop.spec.name, loop.id)
         attributes = {"loopline.loop_id": loop.id, "loopline.project": loop.spec.name}
-        return optuna_study.open_study(loop.workspace, study, self._spec, self._direction, attributes, loop.confirm)
+        return optuna_study.open_study(
+            loop.workspace, study, self._spec, self._direction, attributes, loop.confirm, f"val_{self._metric}"
+        )
 
     def _one(self) -> None:
         with self._lock:
@@ -264,6 +267,8 @@ class _Search:
         run = f"trial-{trial.number}{self._run_suffix}"
         self._loop.outbox.start_run(run, f"{self._loop.id}/{run}", {"loopline.loop_id": self._loop.id}, parent=LOOP_RUN)
         self._loop.outbox.params(run, self._space.settings(params))
+        trial.set_user_attr(optuna_study.RUN, f"{self._loop.id}/{run}")
+        trial.set_user_attr(optuna_study.PAGE, loop_address(self._loop.workspace, self._loop.id))
         began = time.perf_counter()
         spent: list[Costs] = []
         opened: RunningTrial | None = None

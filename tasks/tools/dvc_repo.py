@@ -13,11 +13,12 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from models.errors import StoreError
-from models.files import DISK_IS_FULL, storing, write_text
+from models.files import DISK_IS_FULL, storing, write_json, write_text
 from models.pipeline.keys import key_of
 from tasks.host.locks import FOREVER_S, held
 from tasks.host.workspace import CLONE, Project
@@ -25,6 +26,8 @@ from tasks.tools.dvc_view import STAGES, default_remote, hashes, in_git, lock_fi
 
 COMMAND = 'PATH=".venv/bin:$PATH" loopline stage'
 IGNORED = ("__pycache__", ".loopline", ".venv", "*.tmp")
+METRICS_FILE, CURVES_FILE = "metrics.json", "curves.csv"
+CURVE_PREFIXES = ("train_", "val_")
 SHOWN_CHARACTERS = 500
 PROGRAM = (sys.executable, "-P", "-m", "dvc")
 LOOK_S = 5.0
@@ -166,6 +169,38 @@ def _annotate(project: Project, loop_id: str) -> None:
         "meta": {"loopline.loop_id": loop_id},
     }
     _dump(path, document)
+
+
+def write_results(
+    project: Project, loop_id: str, metrics: Mapping[str, Any], epochs: Sequence[Mapping[str, float]]
+) -> None:
+    """Write a loop's results where `dvc metrics`, `dvc plots` and `dvc exp show` read them: beside the spec, for git.
+
+    Args:
+        project: The project.
+        loop_id: The loop.
+        metrics: The verdict's numbers, nested by where they were measured.
+        epochs: The values of each epoch of the model's training; empty for a model without epochs.
+    """
+    curves = sorted({name for epoch in epochs for name in epoch if name.startswith(CURVE_PREFIXES)})
+    path = project.folder / "dvc.yaml"
+    with held(project.workspace.locks / "dvc.lock", lambda: f"{path}: in use", FOREVER_S), storing(path):
+        write_json(project.folder / METRICS_FILE, {"loop": loop_id, **metrics})
+        document = _load(path)
+        shown = document.setdefault("metrics", [])
+        shown += [METRICS_FILE] * (METRICS_FILE not in shown)
+        if curves:
+            rows: list[list[Any]] = [
+                [number, *(epoch.get(name, "") for name in curves)] for number, epoch in enumerate(epochs, 1)
+            ]
+            lines = [",".join(str(value) for value in row) for row in (["epoch", *curves], *rows)]
+            write_text(project.folder / CURVES_FILE, "\n".join([*lines, ""]))
+            plots = document.setdefault("plots", [])
+            ours = next((plot for plot in plots if CURVES_FILE in plot), None)
+            if ours is None:
+                plots.append(ours := {})
+            ours[CURVES_FILE] = {"x": "epoch", "y": curves}
+        _dump(path, document)
 
 
 def _load(path: Path) -> Any:

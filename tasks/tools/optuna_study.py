@@ -34,6 +34,8 @@ STUDY_FILE = "study.json"
 REASON = "loopline.reason"
 KILLED = "killed"
 SECONDS = "loopline.seconds"
+RUN, PAGE = "loopline.run", "loopline.page"
+"""A trial's run in MLflow, by name, and the address of its loop's page."""
 POSITION = "loopline.position"
 COSTS = "loopline.costs"
 SCORE = "loopline.score"
@@ -179,6 +181,7 @@ def open_study(
     direction: str,
     attributes: Mapping[str, str],
     confirm: Callable[[], None] = _unchecked,
+    metric: str = "",
 ) -> optuna.Study:
     """Return the study with this name, created at first use; trials that a dead owner left running become failed.
 
@@ -189,6 +192,7 @@ def open_study(
         direction: `maximize` or `minimize`.
         attributes: User attributes of the study.
         confirm: Raises a LeaseLostError if another process has taken over the loop.
+        metric: The name of the trials' value, on charts.
     """
     import optuna
 
@@ -201,6 +205,10 @@ def open_study(
     )
     for key, value in attributes.items():
         study.set_user_attr(key, value)
+    if metric and study.metric_names != [metric]:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
+            study.set_metric_names([metric])
     _fail_left(workspace, study, confirm)
     return study
 

@@ -87,6 +87,30 @@ def test_after_a_commit_the_status_is_clean_and_a_change_is_seen(place: Workspac
     assert status(place.root) == {}
 
 
+def test_dvcs_own_commands_show_what_a_loop_reached(place: Workspace, make_project: MakeProject) -> None:
+    project = make_project("tiny")
+    (project.folder / "dvc.yaml").write_text("# mine\nmetrics: [own.json]\n")
+    (project.folder / "own.json").write_text('{"x": 1}')
+    write_data(project)
+    dvc_repo.commit(project, "tiny-1")
+    for accuracy in (0.7, 0.8):  # a later loop's results replace those of the earlier one
+        epochs = [{"train_loss": 0.5, "val_accuracy": accuracy, "device_s": 1.0}] * 2
+        dvc_repo.write_results(project, "tiny-1", {"test": {"accuracy": accuracy}}, epochs)
+    metrics = json.loads(dvc(place.root, "metrics", "show", "--json"))[""]["data"]
+    shown = metrics["projects/tiny/metrics.json"]["data"]
+    assert (shown["loop"], shown["test"]) == ("tiny-1", {"accuracy": 0.8})
+    assert metrics["projects/tiny/own.json"]["data"] == {"x": 1}
+    assert status(place.root) == {}
+    assert (project.folder / "dvc.yaml").read_text().startswith("# mine")
+    (plots,) = json.loads(dvc(place.root, "plots", "show", "--json"))["data"].values()
+    assert all(name in json.dumps(plots) for name in ("train_loss", "val_accuracy", "epoch"))
+    if (place.root / ".git").exists():
+        git(place.root, "add", "--all")
+        git(place.root, "-c", "user.name=a", "-c", "user.email=a@b", "commit", "--quiet", "--message", "a loop")
+        (commit, *_) = json.loads(dvc(place.root, "exp", "show", "--json"))
+        assert commit["data"]["metrics"]["projects/tiny/metrics.json"]["data"]["test"] == {"accuracy": 0.8}
+
+
 def test_the_same_data_is_the_same_version_and_lost_data_comes_back(
     workspace: Workspace, make_project: MakeProject
 ) -> None:

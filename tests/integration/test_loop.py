@@ -43,7 +43,7 @@ from tasks.ranks.rank_pool import RankPool
 from tasks.state.outbox import undelivered
 from tasks.state.predictions import label_store, prediction_log
 from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
-from tasks.tools.optuna_study import ask, open_study, trials_of
+from tasks.tools.optuna_study import ask, open_study, storage, trials_of
 from tests.environment import QUIET
 
 ROWS = "x,c,y\n" + "".join(f"{i / 7},{'uvw'[i % 3]},{'yes' if i % 3 else 'no'}\n" for i in range(400))
@@ -172,6 +172,15 @@ def test_the_record_in_mlflow_is_whole(first: Loop) -> None:
     trials = client().search_runs([run.info.experiment_id], f"tags.`mlflow.parentRunId` = '{run.info.run_id}'")
     assert {trial.info.status for trial in trials} == {"FINISHED"}
     assert len(trials) == 2
+
+
+def test_optunas_page_names_the_goal_and_leads_to_runs_and_curves(first: Loop) -> None:
+    study = optuna.load_study(study_name=first.done["search"].result["study"], storage=storage(first.workspace))
+    assert study.metric_names == ["val_accuracy"]
+    trials = study.get_trials()
+    assert [trial.user_attrs["loopline.run"] for trial in trials] == [f"{first.id}/trial-{n}" for n in range(2)]
+    assert {trial.user_attrs["loopline.page"] for trial in trials} == {f"http://127.0.0.1:4300/loops/{first.id}"}
+    assert all(trial.intermediate_values for trial in trials), "their curves"
 
 
 def test_what_it_cost_is_told_a_trial_a_run_a_search_and_a_version(first: Loop) -> None:

@@ -181,5 +181,6 @@ def test_a_run_is_described_by_its_outcome_with_links_to_its_pages(project: Proj
     }
     loop.done = {name: SimpleNamespace(result=result) for name, result in results.items()}
     note = run_note(loop, "")
-    assert "**promoted**\n\n* Good enough.\n\n[model card](artifact:card.html)" in note
+    assert "**promoted**\n\n[model card](artifact:card.html)" in note
+    assert note.endswith("\n\n* Good enough.")
     assert "[data](artifact:validation/raw/validation-raw.html)" in note
