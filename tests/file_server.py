@@ -5,10 +5,13 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import re
+import ssl
 import threading
+import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
 
 
 @dataclass
@@ -23,6 +26,7 @@ class FileServer:
         knows_ranges: Whether a part of a file can be asked for.
         has_versions: Whether it sends ETags.
         break_after: Bytes of content after which each connection breaks; None: it never does.
+        delay_s: Seconds before each answer.
         on_content: Called before each answer with content.
         sent: Bytes of content that were sent.
         asked: The methods and paths of all requests.
@@ -36,6 +40,7 @@ class FileServer:
     knows_ranges: bool = True
     has_versions: bool = True
     break_after: int | None = None
+    delay_s: float = 0.0
     on_content: Callable[[], None] = lambda: None
     sent: int = 0
     asked: list[str] = field(default_factory=list)
@@ -59,6 +64,7 @@ class Handler(BaseHTTPRequestHandler):
         """Send a redirection, an error, a file or a part of it."""
         served, path = self.served, self.path.partition("?")[0]
         served.asked.append(f"{self.command} {self.path}")
+        time.sleep(served.delay_s)
         if path in served.moved:
             self.send_response(302)
             self.send_header("Location", served.moved[path])
@@ -91,12 +97,16 @@ class Handler(BaseHTTPRequestHandler):
 
 
 @contextlib.contextmanager
-def file_server() -> Iterator[FileServer]:
-    """Run a server in threads of this process, on a free port."""
+def file_server(certificate: Path | None = None) -> Iterator[FileServer]:
+    """Run a server in threads of this process, on a free port; with TLS if a folder has its certificate."""
     served = FileServer()
     server = ThreadingHTTPServer(("127.0.0.1", 0), type("Serving", (Handler,), {"served": served}))
     server.daemon_threads = True
-    served.address = f"http://127.0.0.1:{server.server_address[1]}"
+    if certificate is not None:
+        tls = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+        tls.load_cert_chain(certificate / "cert.pem", certificate / "key.pem")
+        server.socket = tls.wrap_socket(server.socket, server_side=True)
+    served.address = f"http{'s' if certificate else ''}://127.0.0.1:{server.server_address[1]}"
     thread = threading.Thread(target=server.serve_forever, args=(0.05,), daemon=True)
     thread.start()
     try:

@@ -17,6 +17,9 @@ from models.sources.packed import arrow_input, open_unpacked
 OBJECT_BYTES = 64 << 20
 """The longest object of JSON lines: pyarrow refuses one that does not fit into its block, of 1 MiB by default."""
 
+ARRAY_BYTES = 256 << 20
+"""The longest JSON array: its objects take some ten times as much in memory."""
+
 
 def read_json_lines(path: Path) -> pa.Table:
     """Return the objects of a file, one a line, as rows.
@@ -39,7 +42,10 @@ def read_json(path: Path) -> pa.Table:
     """
     try:
         with open_unpacked(path) as file:
-            objects = json.load(file)
+            content = file.read(ARRAY_BYTES + 1)
+        if len(content) > ARRAY_BYTES:
+            raise ValueError(f"more than {ARRAY_BYTES >> 20} MiB, which are in memory as a whole: `jq -c .[]`")
+        objects = json.loads(content)
         if not isinstance(objects, list) or not all(isinstance(value, dict) for value in objects):
             raise TypeError(f"got {type(objects).__name__}")
         names = dict.fromkeys(name for value in objects for name in value)

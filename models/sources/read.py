@@ -265,6 +265,8 @@ def _read_csv(path: Path, rules: CsvRules) -> pa.Table:
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         _refuse_if_not_utf8(path)
         reason = _numbered(path, delimiter) or first_line(error)
+        if "Empty CSV file or block" in reason:
+            reason = "its first row does not end within 1 MiB: is it a table?"
         raise DataError(f"{path}: not a readable CSV file: {reason}: correct that line") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({first_line(error)}): copy or make it again") from error

@@ -29,6 +29,7 @@ _REFUSED = {
     "TokenRetrievalError",
 }
 _CERTIFICATES = {"SSLCertVerificationError", "ClientConnectorCertificateError", "SSLError"}
+_SLOW = {"SocketTimeoutError", "ReadTimeoutError"}
 _AWAY = {
     "ClientConnectorError",
     "ClientConnectorDNSError",
@@ -169,6 +170,8 @@ def reaching(text: str) -> Iterator[None]:
         elif "TooManyRedirects" in names:
             cure = f"its server redirects in a circle: correct the address, or log in: set {credentials}"
             reason = type(causes[-1]).__name__
+        elif names & _SLOW:
+            cure = f"it did not answer within {READ_S} s: try again when it is less busy"
         elif names & _AWAY or "Timeout" in "".join(names):
             cure = "it cannot be reached: correct the host, or try again when it is there"
         elif isinstance(error, FileNotFoundError) and status in (None, 404, 410):

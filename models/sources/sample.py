@@ -100,11 +100,13 @@ def _of_lines(path: Path, share: int) -> tuple[pa.Table, float, pa.Table | None]
         rows = _parsed(path, head)
         if is_packed(path):
             return rows, len(head) / rows.num_rows, None
+        stretch = (path.stat().st_size - len(head)) // CHUNKS
+        length = min(CHUNK_BYTES, stretch // 3)
         chunks = []
-        for place in sorted(np.random.default_rng(_SEED).integers(len(head), path.stat().st_size, CHUNKS).tolist()):
-            file.seek(place)
-            file.readline(CHUNK_BYTES)
-            chunks.append(file.read(CHUNK_BYTES).rpartition(b"\n")[0])
+        for place, share_of_rest in enumerate(np.random.default_rng(_SEED).random(CHUNKS).tolist()):
+            file.seek(len(head) + place * stretch + int(share_of_rest * stretch / 3))
+            file.readline(length)
+            chunks.append(file.read(length).rpartition(b"\n")[0])
     header = head[: head.find(b"\n") + 1] if suffix_of(path) in SUFFIXES else b""
     rest = None
     with contextlib.suppress(DataError):  # a part began inside a quoted value of several lines

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from models.errors import DataError
 from models.sources.delimiter import TEXT
 from models.sources.folders import visible_files
 from models.sources.packed import open_unpacked, suffix_of
+
+LINE_BYTES = 64 << 20
+"""A longer line is refused: it would be in memory as a whole."""
 
 
 def is_text_file(path: Path) -> bool:
@@ -54,7 +58,15 @@ def text_lines(path: Path) -> Iterator[str]:
     """
     offset = 0
     with open_unpacked(path) as file:
-        for number, line in enumerate(file, 1):
+        for number in itertools.count(1):
+            line = file.readline(LINE_BYTES)
+            if not line:
+                return
+            if len(line) == LINE_BYTES:
+                raise DataError(
+                    f"{path}:{number}: the line has {LINE_BYTES >> 20} MiB or more, expected text: name the right "
+                    "file, or break its lines"
+                )
             text = _decoded(line, path, number, offset)
             offset += len(line)
             yield text.removesuffix("\r\n") if text.endswith("\r\n") else text.removesuffix("\n")

@@ -105,7 +105,7 @@ def origin_of(workspace: Workspace, data: str) -> Origin:
         return Origin(named, None, whole(read_source(rows.rows, rows.display_name)), code=code)
     path = Path(rows.rows)
     sample = None if is_text(path) else sample_of(path)
-    return Origin(str(path.absolute()) if is_path else data, path, sample, is_here=is_path)
+    return Origin(str(path.resolve()) if is_path else data, path, sample, is_here=is_path)
 
 
 def draft(origin: Origin, name: str, target: str | None, source: str) -> tuple[str, dict[str, str]]:

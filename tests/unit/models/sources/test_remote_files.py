@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import os
+import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from models.errors import DataError, LooplineError, StoreError, UsageError
+from models.sources import remote_files
 from models.sources.remote_files import listed
+from tests.certificates import certificate
 from tests.file_server import FileServer, file_server
 
 
@@ -65,6 +70,32 @@ def test_what_is_wrong_at_a_server_is_one_line_with_its_cure(
     server.has_versions = False
     server.status = {}
     assert "its server tells neither an ETag nor when it changed" in refused(server, "/a.csv")
+
+
+def test_a_circle_of_redirects_is_no_missing_file(server: FileServer) -> None:
+    server.moved = {"/a.csv": "/b.csv", "/b.csv": "/a.csv"}
+    assert "its server redirects in a circle: correct the address, or log in" in refused(server, "/a.csv")
+
+
+def test_a_slow_server_is_waited_for_no_longer_than_it_is_said(
+    server: FileServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(remote_files, "READ_S", 0.1)
+    server.files, server.delay_s = {"/a.csv": b"x\n"}, 0.4
+    assert "it did not answer within 0.1 s: try again when it is less busy" in refused(server, "/a.csv")
+
+
+def test_a_certificate_of_an_authority_that_is_named_is_trusted(tmp_path: Path) -> None:
+    certificate(tmp_path)
+    with file_server(tmp_path) as served:
+        served.files = {"/a.csv": b"x\n"}
+        assert "its certificate is not trusted here: name the authority's file by SSL_CERT_FILE" in refused(
+            served, "/a.csv"
+        )
+        look = f"from models.sources.remote_files import listed; print(listed('{served.address}/a.csv')[0].name)"
+        environ = {**os.environ, "SSL_CERT_FILE": str(tmp_path / "cert.pem")}
+        run = subprocess.run([sys.executable, "-c", look], env=environ, capture_output=True, text=True, check=True)
+        assert run.stdout == "a.csv\n"
 
 
 @pytest.mark.parametrize("address", ["http://127.0.0.1:1/a.csv", "http://nowhere.invalid/a.csv"])

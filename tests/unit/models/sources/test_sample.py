@@ -1,0 +1,83 @@
+"""A sample has rows from all over a large table, is the same again, and says what it is a sample of."""
+
+from __future__ import annotations
+
+import gzip
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+import pytest
+
+from models.errors import DataError
+from models.sources import sample
+from models.sources.sample import sample_of
+
+ROWS = pa.table({"x": np.arange(40_000), "y": np.arange(40_000) % 7})
+
+
+@pytest.fixture(autouse=True)
+def small(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sample, "CELLS", 8_000)
+    monkeypatch.setattr(sample, "HEAD_BYTES", 50_000)
+    monkeypatch.setattr(sample, "CHUNK_BYTES", 1_000)
+
+
+def xs(path: Path) -> list[int]:
+    """Return the values of x in a sample, which is the same again."""
+    drawn = sample_of(path)
+    assert sample_of(path).table.equals(drawn.table)
+    values: list[int] = drawn.table.column("x").to_pylist()
+    assert values[: drawn.num_first] == [*range(drawn.num_first)]
+    assert sorted(values) == values
+    assert len({*values}) == len(values)
+    return values
+
+
+def test_parquet_is_sampled_by_row_groups(tmp_path: Path) -> None:
+    pq.write_table(ROWS, tmp_path / "a.parquet", row_group_size=1_000)
+    values = xs(tmp_path / "a.parquet")
+    assert (sample_of(tmp_path / "a.parquet").num_rows, len(values) <= 4_000) == (40_000, True)
+    assert values[-1] > 30_000
+
+
+def test_lines_are_sampled_by_parts(tmp_path: Path) -> None:
+    pyarrow.csv.write_csv(ROWS, tmp_path / "a.csv")
+    drawn, values = sample_of(tmp_path / "a.csv"), xs(tmp_path / "a.csv")
+    assert drawn.num_rows is not None
+    assert abs(drawn.num_rows - 40_000) < 8_000  # an estimate: the numbers grow longer
+    assert (len(values) < 12_000, values[-1] > 30_000, drawn.is_whole) == (True, True, False)
+
+
+def test_a_compressed_file_gives_its_first_rows(tmp_path: Path) -> None:
+    pyarrow.csv.write_csv(ROWS, tmp_path / "a.csv")
+    (tmp_path / "a.csv.gz").write_bytes(gzip.compress((tmp_path / "a.csv").read_bytes()))
+    drawn = sample_of(tmp_path / "a.csv.gz")
+    assert (drawn.num_rows, drawn.num_first) == (None, drawn.table.num_rows)
+
+
+def test_a_folder_is_sampled_by_files_with_their_partitions(tmp_path: Path) -> None:
+    for part in range(20):
+        (tmp_path / f"part={part}").mkdir()
+        pq.write_table(ROWS.slice(part * 2_000, 2_000), tmp_path / f"part={part}" / "a.parquet")
+    drawn = sample_of(tmp_path)
+    assert (drawn.num_rows, drawn.table.schema.field("part").type) == (40_000, pa.int64())
+    assert len(drawn.table.column("part").unique()) > 10
+
+
+def test_what_is_small_is_read_whole(tmp_path: Path) -> None:
+    pq.write_table(ROWS.slice(0, 100), tmp_path / "a.parquet")
+    assert sample_of(tmp_path / "a.parquet").is_whole
+
+
+def test_one_endless_line_is_no_table(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_bytes(b"x," * 100_000)
+    with pytest.raises(DataError, match=r"its first 50,000 bytes have no end of a row: is it a table"):
+        sample_of(tmp_path / "a.csv")
+
+
+def test_values_of_several_lines_are_not_cut(tmp_path: Path) -> None:
+    (tmp_path / "a.csv").write_text("x,note\n" + "".join(f'{row},"one\ntwo, three"\n' for row in range(9_000)))
+    assert sample_of(tmp_path / "a.csv").table.column("note").unique().to_pylist() == ["one\ntwo, three"]
