@@ -8,6 +8,7 @@ from models.data.split import TEST, TRAIN, VALIDATION, assign, newest, times
 from models.errors import DataError
 from models.identity.hashing import row_identities
 from models.project_spec.blocks import Split
+from tests.wide import examples
 
 SPLITS = [
     Split(by="random"),
@@ -31,7 +32,7 @@ def table(rows, seed=0):
 
 
 @given(rows=st.integers(400, 600), seed=st.integers(0, 50), split=st.sampled_from(SPLITS))
-@settings(max_examples=60)
+@examples(60)
 def test_every_row_is_in_one_split_and_each_has_about_its_share(rows, seed, split):
     codes = assign(table(rows, seed), split, "target")
     assert len(codes) == rows
@@ -43,7 +44,7 @@ def test_every_row_is_in_one_split_and_each_has_about_its_share(rows, seed, spli
 
 
 @given(rows=st.integers(200, 300), more=st.integers(1, 100), split=st.sampled_from([SPLITS[0], *SPLITS[2:4]]))
-@settings(max_examples=40)
+@examples(40)
 def test_a_row_keeps_its_split_when_rows_are_appended(rows, more, split):
     grown = table(400).slice(0, rows + more)
     before, after = assign(grown.slice(0, rows), split, "target"), assign(grown, split, "target")
@@ -96,7 +97,7 @@ def test_a_group_is_never_divided(seed):
 
 
 @given(seed=st.integers(0, 50), rows=st.integers(60, 300))
-@settings(max_examples=30)
+@examples(30)
 def test_no_time_is_on_two_sides_and_the_newest_rows_are_the_test(seed, rows):
     data = table(rows, seed)
     codes = assign(data, SPLITS[4], "target")

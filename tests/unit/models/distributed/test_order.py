@@ -1,13 +1,14 @@
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.distributed.order import SampleOrder, seed_of
 from models.errors import TrainingError
+from tests.wide import examples
 
 
-@settings(max_examples=200)
+@examples(200)
 @given(count=st.integers(16, 500), batch=st.integers(16, 128), world=st.integers(1, 4), accumulate=st.integers(1, 2))
 def test_every_example_once_an_epoch_whatever_the_world(count, batch, world, accumulate):
     order = SampleOrder(count, batch, world, accumulate, seed=7)

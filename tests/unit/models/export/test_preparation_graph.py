@@ -3,7 +3,7 @@ import onnxruntime
 import pyarrow as pa
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.data.preparation import Preparation
@@ -21,6 +21,7 @@ from tests.finished_jobs import (
     series_preparation,
     table_preparation,
 )
+from tests.wide import examples
 
 TABLE = {"numeric", "categorical"}
 
@@ -46,7 +47,7 @@ NUMBERS = st.floats(allow_infinity=False, width=64, min_value=-1e30, max_value=1
 TEXTS = st.text(st.characters(exclude_categories=["Cs"], exclude_characters="\0"), max_size=6)
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     values=st.lists(NUMBERS, min_size=1, max_size=20),
     fill=st.floats(-1e6, 1e6),
@@ -64,7 +65,7 @@ def test_numbers_become_the_same_bits_as_in_training(
     np.testing.assert_array_equal(got, encode_numeric(column, part)[:, None])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     categories=st.lists(TEXTS.filter(bool), unique=True, max_size=8),
     others=st.lists(st.none() | TEXTS, max_size=8),

@@ -4,12 +4,13 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from models.metrics.classification import reliability
 from models.metrics.metrics import METRICS, metrics_for
+from tests.wide import examples
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
 
@@ -43,7 +44,7 @@ def value(name, target, prediction, weight):
 
 
 @given(binary_cases())
-@settings(max_examples=40)
+@examples(40)
 def test_binary_metrics_equal_scikit_learn(case):
     target, prediction, weight = case
     label = prediction > 0.5
@@ -62,7 +63,7 @@ def test_binary_metrics_equal_scikit_learn(case):
 
 
 @given(multiclass_cases())
-@settings(max_examples=40)
+@examples(40)
 def test_multiclass_metrics_equal_scikit_learn(case):
     target, prediction, weight = case
     label = prediction.argmax(axis=1)
@@ -86,7 +87,7 @@ def test_multiclass_metrics_equal_scikit_learn(case):
 
 
 @given(binary_cases())
-@settings(max_examples=40)
+@examples(40)
 def test_a_whole_number_weight_means_repeated_examples(case):
     target, prediction, weight = case
     if weight is None:

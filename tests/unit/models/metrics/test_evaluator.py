@@ -4,18 +4,19 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from threadpoolctl import threadpool_limits
 
 from models.data.target_encoding import OutputColumn
 from models.metrics.evaluator import weighted_mean
 from models.metrics.metrics import METRICS, metrics_for
+from tests.wide import examples
 
 
 @pytest.mark.parametrize("task", ["binary", "multiclass", "regression", "language"])
 @given(seed=st.integers(0, 2**32), num=st.integers(1, 40), digits=st.integers(1, 6))
-@settings(max_examples=40)
+@examples(40)
 def test_a_weight_counts_an_example_as_often_in_every_metric(task, seed, num, digits):
     rng = np.random.default_rng(seed)
     weight = rng.integers(0, 3, num).astype(float)

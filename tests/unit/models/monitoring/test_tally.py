@@ -3,11 +3,12 @@ import itertools
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.monitoring.tally import PredictionCounts, predictions_of, tally
 from tests.unit.models.monitoring.conftest import logged, reference, rows
+from tests.wide import examples
 
 TABLE = logged(rows(300, nulls=0.1))
 BOUNDS = {"wind": (-1.0, 1.0), "gust": (None, 2.0)}
@@ -19,7 +20,7 @@ def same(first: PredictionCounts, second: PredictionCounts) -> bool:
     return counts and first.broken == second.broken and first.num_rows == second.num_rows
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(st.lists(st.integers(0, 300), max_size=4))
 def test_merging_parts_is_counting_at_once_and_associative(cuts: list[int]) -> None:
     ends = sorted([0, *cuts, 300])

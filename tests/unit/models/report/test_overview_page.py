@@ -4,7 +4,7 @@ import re
 from html.parser import HTMLParser
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.report import overview_page as page
@@ -22,6 +22,7 @@ from models.report.overview_page import Link, front_page, render_project, tool_l
 from models.triggers.signal import Decision, Signal
 from tests.told_facts import NOW, facts, findings, window, workspace
 from tests.unit.models.monitoring.conftest import breach
+from tests.wide import examples
 
 VOID = {"meta", "link", "input", "br", "hr", "img"}
 
@@ -120,7 +121,7 @@ def test_a_project_whose_spec_is_broken_shows_the_error_and_no_buttons() -> None
     assert "/retrain" not in html
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(
     st.text(alphabet=st.characters(codec="utf-8", exclude_categories=["Cs", "Cc"])),
     st.sampled_from(["<script>", '"><img src=x onerror=y>', "{{ 7*7 }}", "javascript:"]),

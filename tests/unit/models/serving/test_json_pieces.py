@@ -6,7 +6,7 @@ from typing import Any
 import numpy as np
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.data.preparation import Preparation
@@ -18,6 +18,7 @@ from models.serving import json_pieces
 from models.serving.json_pieces import free_in_pieces, parsed_in_pieces, written
 from models.serving.mlflow_scoring import scoring_of_json
 from models.serving.open_inference import inference_of
+from tests.wide import examples
 
 ONE_NUMBER = Preparation(
     kind="table", task="regression", target=TargetEncoding(name="y"), inputs=[NumericInput(name="a", fill=0.0)]
@@ -56,7 +57,7 @@ def _outcome(parsed: Any) -> Any:
         return str(error)
 
 
-@settings(max_examples=300)
+@examples(300)
 @given(_DOCUMENTS, st.sampled_from([(",", ":"), (", ", ": "), (" ,\n", ":\n")]), st.data())
 def test_the_result_does_not_depend_on_the_cuts(
     document: Any, separators: tuple[str, str], data: st.DataObject

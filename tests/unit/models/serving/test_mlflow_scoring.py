@@ -6,7 +6,7 @@ import json
 import numpy as np
 import pyarrow.csv
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import DataError
@@ -14,6 +14,7 @@ from models.inference.loaded_model import input_schema
 from models.inference.row_values import MISSING
 from models.serving.mlflow_scoring import FORMATS, LONGEST_ID, checked_ids, scoring_of_csv, scoring_of_json
 from tests.served_models import preparation_of
+from tests.wide import examples
 
 TASKS = ("binary", "image", "series", "language")
 READERS = {task: input_schema(preparation_of(task)) for task in TASKS}
@@ -136,7 +137,7 @@ def test_names_are_texts_each_once(ids: object, said: str) -> None:
         checked_ids(["a" * (LONGEST_ID + 1)])
 
 
-@settings(max_examples=400)
+@examples(400)
 @given(st.sampled_from(TASKS), st.sampled_from([*FORMATS, None]), JSON)
 def test_no_json_does_harm_to_any_kind(task: str, form: str | None, value: object) -> None:
     """Rows, or a `DataError`: nothing else."""

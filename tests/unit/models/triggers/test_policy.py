@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from models.project_spec.monitor_and_retrain import QuietHours, Retrain
 from models.triggers.policy import BUDGET_SPAN_S, decide, failures_in_a_row, quiet_until
 from models.triggers.signal import Kind, PastLoop, ProjectHistory, Signal
+from tests.wide import examples
 
 NOW = datetime(2026, 11, 21, 12, tzinfo=UTC).timestamp()
 DAY_S = 86400.0
@@ -177,7 +178,7 @@ quiets = st.none() | st.sampled_from([QuietHours(begin=22, end=6), QuietHours(be
 kinds = st.sampled_from(["decay", "new_data", "drift", "person", "schedule"])
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(policies, quiets, loops, kinds, st.floats(0, 30 * DAY_S))
 def test_deciding_is_deterministic_and_always_gives_a_reason(
     policy: Retrain, quiet: QuietHours | None, before: list[PastLoop], kind: Kind, later: float
@@ -190,7 +191,7 @@ def test_deciding_is_deterministic_and_always_gives_a_reason(
     assert (decision.until is None) or decision.action == "wait"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(policies, loops, st.floats(0, 30 * DAY_S), st.floats(0, 30 * DAY_S))
 def test_what_is_allowed_stays_allowed_while_nothing_happens(
     policy: Retrain, before: list[PastLoop], first: float, more: float
@@ -200,7 +201,7 @@ def test_what_is_allowed_stays_allowed_while_nothing_happens(
         assert decide(policy, a_signal(), past, NOW + first + more).action != "wait"
 
 
-@settings(max_examples=60)
+@examples(60)
 @given(policies, quiets, loops, st.floats(0, 1, exclude_max=True))
 def test_until_is_the_first_moment_at_which_it_is_weighed_otherwise(
     policy: Retrain, quiet: QuietHours | None, before: list[PastLoop], share: float

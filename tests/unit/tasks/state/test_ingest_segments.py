@@ -6,7 +6,7 @@ from unittest import mock
 
 import orjson
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import StoreError
@@ -21,7 +21,7 @@ from tasks.state.ingest_segments import move, moving, receive, share_labels
 from tasks.state.predictions import joined, label_store, prediction_log
 from tasks.state.segments import Segment, SegmentWriter, segments, segments_folder
 from tests.killing import killed_at, move_and_merge
-from tests.wide import wide
+from tests.wide import examples, wide
 
 
 def predicted(*ids: str, at: int = 1) -> bytes:
@@ -77,7 +77,7 @@ def test_merged_parts_know_how_far_living_segments_were_moved(tmp_path):
     assert (len(logged(tmp_path)), left(tmp_path)) == (FEWEST_PARTS, [])
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     sizes=st.lists(st.integers(1, 3), min_size=1, max_size=5),
     cut=st.integers(0, 400),

@@ -4,13 +4,14 @@ import os
 import numpy as np
 import pytest
 import torch
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 from safetensors.numpy import save_file
 
 from models.errors import DataError
 from models.training.batches.stream import Shards, Stream
 from models.training.rank import run_job
+from tests.wide import examples
 
 ROWS = 97
 
@@ -33,7 +34,7 @@ def seen(stream, order, step):
     return stream.buffers["target"][at].tolist()
 
 
-@settings(max_examples=40)
+@examples(40)
 @given(shard_rows=st.integers(1, 40), group_shards=st.integers(2, 8), data=st.data())
 def test_every_row_comes_once_an_epoch_in_every_epochs_own_order(file, shard_rows, group_shards, data):
     shards = Shards(ROWS, shard_rows, group_shards, seed=3)
@@ -48,7 +49,7 @@ def test_every_row_comes_once_an_epoch_in_every_epochs_own_order(file, shard_row
         assert orders[0] != orders[1]
 
 
-@settings(max_examples=30)
+@examples(30)
 @given(
     shard_rows=st.integers(5, 30), group_shards=st.integers(2, 4), skipped=st.integers(0, 18), epoch=st.integers(0, 3)
 )

@@ -13,7 +13,7 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 from deltalake import DeltaTable
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import StoreError
@@ -22,7 +22,7 @@ from tasks.state.delta import delta_log
 from tasks.state.delta.delta_log import DeltaLog
 from tasks.state.delta.places import commits_since_checkpoint
 from tests.killing import CLEAN
-from tests.wide import wide
+from tests.wide import examples, wide
 
 FIELDS = pa.schema({"id": pa.string(), "at": pa.timestamp("us", tz="UTC"), "value": pa.float64()})
 
@@ -79,7 +79,7 @@ def test_the_same_key_adds_nothing_again_after_compaction_too(tmp_path):
     assert "99" not in ids(log.scan())
 
 
-@settings(max_examples=25)
+@examples(25)
 @given(sizes=st.lists(st.tuples(st.integers(1, 12), st.integers(0, 50)), max_size=30), data=st.data())
 def test_compaction_changes_nothing_for_any_reader(tmp_path_factory, sizes, data):
     log = log_in(tmp_path_factory.mktemp("log"))
