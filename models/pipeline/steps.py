@@ -87,7 +87,8 @@ STEPS = (
         after=("ingest",),
         reads=("name", "data", "-data.source"),
         code=("tasks.steps.validate",),
-        libraries=("great-expectations",),
+        libraries=("great-expectations", "duckdb"),
+        references=("data.expectations.expect",),
     ),
     Step(
         "prepare",
@@ -107,7 +108,8 @@ STEPS = (
         external=("reference",),
         reads=("name", "data", "-data.source", "monitor.seasonal"),
         code=("tasks.steps.validate",),
-        libraries=("great-expectations",),
+        libraries=("great-expectations", "duckdb"),
+        references=("data.expectations.expect",),
     ),
     Step("version", after=("ingest", "prepare"), external=("remote",), reads=("name",)),
     Step(

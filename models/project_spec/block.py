@@ -115,9 +115,9 @@ class SpecBlock(BaseModel):
 
 
 class Expectation(SpecBlock):
-    """One Great Expectations check, by its snake_case name, with its own arguments."""
+    """One Great Expectations check, by its snake_case name or a reference to your own class, with its own arguments."""
 
-    expect: str = Field(description="For example `column_values_to_be_between`.")
+    expect: str = Field(description="For example `column_values_to_be_between`, or `./checks.py:ExpectColumnToBeEven`.")
     arguments: dict[str, Any] = Field(
         default_factory=dict, description="Arguments of the expectation, as in its gallery."
     )

@@ -35,6 +35,8 @@ def check_own_code(spec: Spec, base: Path) -> None:
     document = spec.model_dump()
     for key in _CODE:
         _refuse_wrong_package(key, base, functools.reduce(lambda block, name: block[name], key.split("."), document))
+    for position, expectation in enumerate(spec.data.expectations):
+        _refuse_wrong_package(f"data.expectations.{position}.expect", base, expectation.expect)
     for key, reference in _references(document, ""):
         target, _, name = reference.rpartition(":")
         path = base / target

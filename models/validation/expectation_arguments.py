@@ -12,6 +12,10 @@ from typing import Any, TypeGuard
 from models.data.header import no_such_column
 from models.errors import DataError, UsageError, did_you_mean
 from models.project_spec.block import Expectation
+from models.project_spec.references import is_own_code
+
+QUERY = "unexpected_rows_expectation"
+"""The check by a query in SQL: it expects no rows."""
 
 _ROWS = ("row_condition", "condition_parser")
 _SOME = ("mostly", *_ROWS)
@@ -79,6 +83,7 @@ EXPECTATIONS: dict[str, tuple[Sequence[str], Sequence[str]]] = {
     "table_columns_to_match_set": ((), ("column_set", "exact_match")),
     "table_row_count_to_be_between": ((), (*_RANGE, *_ROWS)),
     "table_row_count_to_equal": (("value",), _ROWS),
+    QUERY: (("unexpected_rows_query",), ()),
 }
 """Name in snake case -> the arguments that it needs, and those that it may have besides."""
 _OF_ALL_ROWS = (
@@ -111,10 +116,12 @@ def check_expectations(expectations: Sequence[Expectation], names: Collection[st
     """
     for position, expectation in enumerate(expectations):
         key, name = f"data.expectations.{position}", expectation.expect.removeprefix("expect_")
-        if name not in EXPECTATIONS:
+        is_own = is_own_code(expectation.expect)
+        if not is_own and name not in EXPECTATIONS:
             cure = did_you_mean(name, EXPECTATIONS, "expected a check that Great Expectations has for data frames")
             raise UsageError(f"{key}.expect: got {expectation.expect!r}, {cure}")
-        _check_arguments(f"{key}.arguments", name, expectation.arguments)
+        if not is_own:
+            _check_arguments(f"{key}.arguments", name, expectation.arguments)
         if names is not None and expectation.on == "raw" and name != "column_to_exist":
             for column in columns_of(name, expectation.arguments):
                 if column not in names:
@@ -146,6 +153,9 @@ def _check_arguments(key: str, name: str, arguments: dict[str, Any]) -> None:
     mostly = arguments.get("mostly", 1)
     if not (_is_number(mostly) and 0 <= mostly <= 1):
         raise UsageError(f"{key}.mostly: got {mostly!r}, expected a share from 0 to 1")
+    query = arguments.get("unexpected_rows_query", "{batch}")
+    if not (isinstance(query, str) and "{batch}" in query):
+        raise UsageError(f"{key}.unexpected_rows_query: got {query!r}, expected a SELECT from the table {{batch}}")
     for argument in _REGEXES:
         for pattern in _listed(arguments.get(argument, [])):
             _check_regex(f"{key}.{argument}", pattern)

@@ -364,7 +364,8 @@ class StepCache:
 
     def _references(self, step: Step) -> Iterator[str]:
         """Yield the code references of a step in the spec; a family yields its code, which no import names."""
-        yield from (str(_at(self._document, path) or "") for path in step.references)
+        for path in step.references:
+            yield from _strings_at(self._document, path)
         for net in families_of(self.spec) if step.family else ():
             yield from (net, *row_of(net).code(step.family))
 
@@ -436,6 +437,14 @@ class StepCache:
         if data.expectations:
             rows_of += f", expected {key_of(data.model_dump(mode='json', include={'expectations'}))[:8]}"
         return {"feedback:labelled predictions": f"{self.feedback.rows} ({self.feedback.digest}) for {rows_of}"}
+
+
+def _strings_at(document: Any, path: str) -> Iterator[str]:
+    """Yield the strings at a key of a spec; a list on the way stands for that key of all its parts."""
+    block, _, last = path.rpartition(".")
+    parts = _at(document, block)
+    for part in parts if isinstance(parts, list) else [parts]:
+        yield str(_at(part, last) or "")
 
 
 def _at(document: Any, path: str) -> Any:

@@ -117,7 +117,8 @@ def _validate(
     checks: list[ExpectationCheck],
     spared: np.ndarray | None = None,
 ) -> StepResult:
-    outcome = expectations.run_checks(table, checks, loop.spec.name, f"{loop.spec.name}/{stage}", spared)
+    dataset = f"{loop.spec.name}/{stage}"
+    outcome = expectations.run_checks(table, checks, loop.spec.name, dataset, spared, loop.project.folder)
     report = {**outcome.report, "stage": stage, "loop_id": loop.id}
     page = _publish(loop, folder, stage, report)
     counts = {

@@ -13,6 +13,7 @@ import warnings
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -20,10 +21,12 @@ import pyarrow as pa
 
 from models.data.header import no_such_column
 from models.errors import UsageError, did_you_mean
+from models.project_spec import references
 from models.sources.whole_numbers import as_frame
-from models.validation.expectation_arguments import COLUMN_ARGUMENTS, ROW_WISE, columns_of
+from models.validation.expectation_arguments import COLUMN_ARGUMENTS, QUERY, ROW_WISE, columns_of
 from models.validation.expectations import ExpectationCheck
 from tasks.host import memory
+from tasks.tools.row_query import unexpected_rows
 
 NUM_EXAMPLES = 10
 FRAME_BYTES = 96 << 20
@@ -63,6 +66,7 @@ def run_checks(
     project: str = "",
     dataset: str = "",
     spared: np.ndarray | None = None,
+    base: Path = Path(),
 ) -> ValidationOutcome:
     """Run checks over a table.
 
@@ -72,6 +76,7 @@ def run_checks(
         project: The project's name in the report.
         dataset: The dataset's name in the report.
         spared: Rows that the spec's rejecting checks ignore, bool (rows,); default: none.
+        base: The folder of the spec, from which references to a team's own expectations start.
 
     The report has: project, dataset, when (UTC), rows, columns, success (no rejecting check failed and no check had an
     error), status (`valid`, `warned`, `rejected` or `error`) and results. A result has: expectation, column, arguments,
@@ -81,8 +86,9 @@ def run_checks(
 
     Raises:
         UsageError: An expectation does not exist, or does not accept its arguments.
+        UserCodeError: The file of a team's own expectation raised while it was imported.
     """
-    results, failing = _evaluate(table, checks, spared)
+    results, failing = _evaluate(table, checks, spared, base)
     failed = [result for result in results if not result["success"] and not result["error"]]
     if any(result["error"] for result in results):
         status = "error"
@@ -104,13 +110,13 @@ def run_checks(
 
 
 def _evaluate(
-    table: pa.Table, checks: Sequence[ExpectationCheck], spared: np.ndarray | None
+    table: pa.Table, checks: Sequence[ExpectationCheck], spared: np.ndarray | None, base: Path
 ) -> tuple[list[dict[str, Any]], dict[int, np.ndarray]]:
     """Return the results of the checks, and the failing rows of those that failed, by the check's position."""
     gx = _engine()
     results = [_blank(check, table.column_names) for check in checks]
     expectations = {
-        position: _expectation(_with_times(check, table.schema), position)
+        position: _expectation(_with_times(check, table.schema), position, base)
         for position, check in enumerate(checks)
         if results[position]["observed"] is None
     }
@@ -119,8 +125,8 @@ def _evaluate(
     answers: dict[int, list[_Answer]] = {}
     for part in _parts(table, checks, list(expectations), spared):
         chosen = {position: expectations[position] for position in part.positions}
-        for position, result in _run(context, _frame(part.table, table, checks), chosen).items():
-            answers.setdefault(position, []).append(_Answer.of(result, part.rows))
+        for position, answer in _answers(context, part, chosen, table, checks).items():
+            answers.setdefault(position, []).append(answer)
         memory.release()  # the engine's objects refer to each other, so each frame would stay until Python looks
     failing: dict[int, np.ndarray] = {}
     for position, parts in sorted(answers.items()):
@@ -129,6 +135,30 @@ def _evaluate(
         if answer.result["unexpected_count"] and not answer.result["success"] and not answer.result["error"]:
             failing[position] = answer.rows
     return results, failing
+
+
+def _answers(
+    context: Any, part: _Part, expectations: dict[int, Any], table: pa.Table, checks: Sequence[ExpectationCheck]
+) -> dict[int, _Answer]:
+    """Return the answers for a part of the table, by the check's position: of the engine, or of a query of rows."""
+    if checks[part.positions[0]].expectation == QUERY:
+        return {place: _of_query(expectations[place].unexpected_rows_query, part) for place in part.positions}
+    ran = _run(context, _frame(part.table, table, checks), expectations)
+    return {position: _Answer.of(result, part.rows) for position, result in ran.items()}
+
+
+def _of_query(query: str, part: _Part) -> _Answer:
+    """Return the answer of a query that expects no rows; Great Expectations asks databases alone."""
+    result: dict[str, Any] = {"unexpected_percent": None, "examples": [], "error": None}
+    try:
+        unexpected = unexpected_rows(part.table, query, NUM_EXAMPLES)
+    except UsageError as error:
+        failed = {"success": False, "observed": None, "unexpected_count": None, "error": str(error)}
+        return _Answer({**result, **failed}, part.rows[:0], 0)
+    count = unexpected.num_rows
+    result["examples"] = json.loads(json.dumps(unexpected.examples, default=_plain))
+    result |= {"success": not count, "observed": count, "unexpected_count": count}
+    return _Answer(result, part.rows[unexpected.positions], part.table.num_rows)
 
 
 class _Part(NamedTuple):
@@ -146,6 +176,10 @@ def _parts(
     for is_strict in (False, True):
         included = np.ones(table.num_rows, dtype=bool) if spared is None or not is_strict else ~spared
         chosen = [position for position in positions if _is_strict(checks[position], spared) == is_strict]
+        for position in chosen:
+            if checks[position].expectation == QUERY:
+                yield _part(table, table.column_names, [position], included, slice(0, table.num_rows))
+        chosen = [position for position in chosen if checks[position].expectation != QUERY]
         row_wise = [position for position in chosen if checks[position].expectation in ROW_WISE]
         columns, length = _columns(table, checks, row_wise), table.num_rows
         if _num_bytes(table, _columns(table, checks, chosen)) > FRAME_BYTES:
@@ -297,12 +331,17 @@ def _blank(check: ExpectationCheck, names: list[str]) -> dict[str, Any]:
 
 
 def _columns(table: pa.Table, checks: Sequence[ExpectationCheck], positions: list[int]) -> list[str]:
-    """Return the columns that some checks read, in the table's order: all for a condition, and at least one."""
+    """Return the columns that some checks read, in the table's order: at least one, and all if a check may read any."""
     chosen = [checks[position] for position in positions]
-    if any(check.expectation.startswith("table_column") or "row_condition" in check.arguments for check in chosen):
+    if any(_reads_all(check) for check in chosen):
         return list(table.column_names)
     named = {name for check in chosen for name in columns_of(check.expectation, check.arguments)}
     return [name for name in table.column_names if name in named] or list(table.column_names[:1])
+
+
+def _reads_all(check: ExpectationCheck) -> bool:
+    names_none = references.is_own_code(check.expectation) and not any(columns_of(check.expectation, check.arguments))
+    return names_none or check.expectation.startswith("table_column") or "row_condition" in check.arguments
 
 
 def _with_moments(table: pa.Table, checks: Sequence[ExpectationCheck]) -> pa.Table:
@@ -342,22 +381,31 @@ def _time(value: Any) -> Any:
     return moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment
 
 
-def _expectation(check: ExpectationCheck, position: int) -> Any:
-    catalogue = _engine().expectations
-    classes = {snake_name(name): name for name in dir(catalogue) if name.startswith("Expect") and name != "Expectation"}
-    if check.expectation not in classes:
-        cure = did_you_mean(check.expectation, classes, "see the gallery of Great Expectations for the names")
-        raise UsageError(f"data.expectations: no expectation {check.expectation!r}: {cure}")
+def _expectation(check: ExpectationCheck, position: int, base: Path) -> Any:
     severity = "critical" if check.severity == "reject" else "warning"
     try:
-        return getattr(catalogue, classes[check.expectation])(
-            **check.arguments, severity=severity, meta={"position": position}
-        )
+        return _class_of(check.expectation, base)(**check.arguments, severity=severity, meta={"position": position})
     except (ValueError, TypeError) as error:
         reason = "; ".join(line.strip() for line in str(error).splitlines()[1:]) or str(error)
         raise UsageError(
             f"data.expectations: {check.expectation} with {check.arguments}: {reason}: correct the arguments"
         ) from error
+
+
+def _class_of(name: str, base: Path) -> Any:
+    """Return the class of an expectation: of the library by its name in snake case, or a team's by its reference."""
+    catalogue = _engine().expectations
+    if references.is_own_code(name):
+        own = references.resolve(name, base)
+        if not (isinstance(own, type) and issubclass(own, catalogue.Expectation)):
+            expected = "a subclass of an expectation of great_expectations.expectations"
+            raise UsageError(f"data.expectations: {name}: got {own!r}, expected {expected}: inherit from one")
+        return own
+    classes = {snake_name(label): label for label in dir(catalogue) if label.startswith(("Expect", "UnexpectedRows"))}
+    if name not in classes:
+        cure = did_you_mean(name, classes, "see the gallery of Great Expectations for the names")
+        raise UsageError(f"data.expectations: no expectation {name!r}: {cure}")
+    return getattr(catalogue, classes[name])
 
 
 def snake_name(name: str) -> str:

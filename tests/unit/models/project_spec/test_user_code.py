@@ -53,6 +53,10 @@ def test_what_cannot_be_seen_is_left_to_the_import(base: Path, file: str) -> Non
     [
         ({"model": {"net": "./own.py:Nett"}}, "model.net: ./own.py:Nett: ./own.py has no 'Nett': did you mean 'Net'?"),
         ({"model": {"net": "./gone.py:Net"}}, "model.net: ./gone.py:Net: there is no "),
+        (
+            {"data": {"source": "./own.py:load", "target": "y", "expectations": [{"expect": "./own.py:Evn"}]}},
+            "data.expectations.expect: ./own.py:Evn: ./own.py has no 'Evn'",
+        ),
         ({"data": {"source": "./own.py:lod", "target": "y"}}, "data.source: ./own.py:lod: ./own.py has no 'lod'"),
     ],
 )
@@ -72,6 +76,10 @@ def test_an_own_metric_with_a_direction_will_do(base: Path) -> None:
         ("model.net", {"model": {"net": "os:system"}}),
         ("data.source", {"data": {"source": "os.path:join", "target": "y"}}),
         ("goal.metric", {"goal": {"metric": "math:sqrt", "direction": "minimize"}}),
+        (
+            "data.expectations.0.expect",
+            {"data": {"source": "a.csv", "target": "y", "expectations": [{"expect": "os.path:join"}]}},
+        ),
     ],
 )
 def test_pythons_own_library_is_no_code_of_a_project(tmp_path: Path, key: str, blocks: dict[str, object]) -> None:

@@ -147,7 +147,7 @@ def test_the_names_and_arguments_that_a_spec_may_use_are_those_of_the_library():
     import great_expectations.expectations as library
     from great_expectations.expectations.expectation import Expectation
 
-    names = [name for name in dir(library) if name.startswith("Expect") and name != "Expectation"]
+    names = [name for name in dir(library) if name.startswith(("Expect", "Unexpected")) and name != "Expectation"]
     classes = {snake_name(name): getattr(library, name) for name in names}
     shared = {*Expectation.__fields__, "batch_id", "library_metadata"}
     for name, (needed, others) in EXPECTATIONS.items():
@@ -182,6 +182,7 @@ def test_every_expectation_that_a_spec_may_name_can_be_evaluated():
         "sum_total": 3,
         "min_value": 1,
         "partition_object": {"bins": [0, 2, 4], "weights": [0.5, 0.5]},
+        "unexpected_rows_query": "SELECT * FROM {batch} WHERE a > 100",
     }
     columns = {"json": "j", "regex": "s", "lengths": "s", "strftime": "d", "dateutil": "d"}
     checks = []
@@ -193,6 +194,93 @@ def test_every_expectation_that_a_spec_may_name_can_be_evaluated():
             check(name, **{key: value for key, value in given.items() if "kl_" not in name or key != "min_value"})
         )
     assert [result["error"] for result in run_checks(table, checks).report["results"]] == [None] * len(EXPECTATIONS)
+
+
+OWN = """\
+import great_expectations.expectations as gxe
+from great_expectations.execution_engine import PandasExecutionEngine
+from great_expectations.expectations.expectation import ColumnMapExpectation
+from great_expectations.expectations.metrics import ColumnMapMetricProvider, column_condition_partial
+
+
+class Even(ColumnMapMetricProvider):
+    condition_metric_name = "column_values.even"
+
+    @column_condition_partial(engine=PandasExecutionEngine)
+    def _pandas(cls, column, **others):
+        return column % 2 == 0
+
+
+class ExpectColumnValuesToBeEven(ColumnMapExpectation):
+    map_metric = "column_values.even"
+    success_keys = ("mostly",)
+
+
+class ExpectFewRows(gxe.ExpectTableRowCountToBeBetween):
+    max_value: int = 2
+
+
+NUMBER = 3
+"""
+
+
+@pytest.fixture
+def own(tmp_path):
+    (tmp_path / "checks.py").write_text(OWN)
+    return tmp_path
+
+
+def test_a_teams_own_expectations_are_named_by_reference(own):
+    checks = [check("./checks.py:ExpectColumnValuesToBeEven", column="x"), check("./checks.py:ExpectFewRows", "warn")]
+    outcome = run_checks(TABLE, checks, base=own)
+    even, few = outcome.report["results"]
+    assert (even["success"], even["unexpected_count"], even["examples"], even["column"]) == (False, 1, [1.0], "x")
+    assert outcome.quarantine(TABLE)["__position"].to_pylist() == [0]
+    assert (few["success"], few["observed"], few["error"]) == (False, 4, None)
+
+
+def test_a_reference_that_is_no_expectation_is_refused(own):
+    with pytest.raises(UsageError, match=r"checks\.py:NUMBER: got 3, expected a subclass of an expectation"):
+        run_checks(TABLE, [check("./checks.py:NUMBER")], base=own)
+
+
+def test_rows_that_a_query_returns_are_unexpected():
+    query = check(
+        "unexpected_rows_expectation", unexpected_rows_query="SELECT * FROM {batch} WHERE low < x AND c = 'a'"
+    )
+    none = check("unexpected_rows_expectation", unexpected_rows_query="SELECT c FROM {batch} WHERE x < 0")
+    counts = check("unexpected_rows_expectation", unexpected_rows_query="SELECT c FROM {batch} GROUP BY c")
+    outcome = run_checks(TABLE, [query, none, counts])
+    first, second, third = outcome.report["results"]
+    assert (first["unexpected_count"], first["success"], first["error"]) == (2, False, None)
+    assert [row["c"] for row in first["examples"]] == ["a", "a"]
+    assert (second["unexpected_count"], second["success"]) == (0, True)
+    assert third["unexpected_count"] == 3
+    assert outcome.quarantine(TABLE)["__position"].to_pylist() == [0, 2]
+    json.dumps(outcome.report)
+
+
+def test_a_query_sees_only_the_rows_that_are_not_spared():
+    query = check("unexpected_rows_expectation", unexpected_rows_query="SELECT * FROM {batch} WHERE low = 0")
+    query = query.model_copy(update={"origin": "spec"})
+    outcome = run_checks(TABLE, [query], spared=np.array([True, False, False, False]))
+    assert outcome.failing_rows[0].tolist() == [2, 3]
+
+
+@pytest.mark.parametrize(
+    ("query", "message"),
+    [
+        ("SELECT nosuch FROM {batch}", "nosuch"),
+        ("SELEC 1 FROM {batch}", "syntax error"),
+        ("DROP TABLE {batch}", "expected a single SELECT"),
+        ("SELECT 1 FROM {batch}; SELECT 2", "expected a single SELECT"),
+        ("SELECT * FROM {batch}, {table}", "the table is {batch}"),
+        ("SELECT * FROM read_csv('/etc/passwd') JOIN {batch} ON true", "disabled by configuration"),
+    ],
+)
+def test_a_query_that_cannot_be_run_is_an_error_and_no_bad_data(query, message):
+    (result,) = run_checks(TABLE, [check("unexpected_rows_expectation", unexpected_rows_query=query)]).report["results"]
+    assert message in result["error"]
 
 
 LARGE = pa.table(

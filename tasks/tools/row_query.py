@@ -1,0 +1,59 @@
+"""A query in SQL that expects no rows of a table, run by DuckDB without files, network or extensions."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from models.errors import UsageError, one_line
+
+POSITION = "__position"
+"""The column of a row's number: rows that a query returns with it can be set aside."""
+_BATCH = "batch"
+_CLOSED = {"autoinstall_known_extensions": False, "autoload_known_extensions": False, "enable_external_access": False}
+
+
+class UnexpectedRows(NamedTuple):
+    """How many rows a query returned, the first of them, and their numbers: int64, empty if it chose no `POSITION`."""
+
+    num_rows: int
+    examples: list[dict[str, Any]]
+    positions: np.ndarray
+
+
+def unexpected_rows(table: pa.Table, query: str, num_examples: int) -> UnexpectedRows:
+    """Return what a query of a table finds: `SELECT * FROM {batch} WHERE paid > owed`.
+
+    Cost: DuckDB reads only the columns that the query names, in parts; what it returns is counted, not kept.
+
+    Raises:
+        UsageError: It is not a single SELECT, or DuckDB refuses it; the message has its reason.
+    """
+    import duckdb
+
+    numbered = table.append_column(POSITION, pa.array(np.arange(table.num_rows)))
+    with duckdb.connect(config=_CLOSED) as connection:
+        connection.register(_BATCH, numbered)
+        try:
+            text = query.format(batch=_BATCH)
+            statements = connection.extract_statements(text)
+            if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
+                raise UsageError(f"{query!r}: expected a single SELECT: write one that returns the unexpected rows")
+            return _counted(connection.sql(statements[0]).to_arrow_reader(100_000), num_examples)
+        except (duckdb.Error, KeyError, IndexError, ValueError) as error:
+            cure = "correct unexpected_rows_query; the table is {batch}, and a literal brace is written twice"
+            raise UsageError(f"{query!r} cannot be run ({one_line(error, 200)}): {cure}") from error
+
+
+def _counted(reader: Any, num_examples: int) -> UnexpectedRows:
+    num_rows, positions = 0, [np.zeros(0, np.int64)]
+    examples: list[dict[str, Any]] = []
+    for batch in reader:
+        examples += batch.slice(0, num_examples - len(examples)).to_pylist()
+        num_rows += batch.num_rows
+        if POSITION in batch.schema.names and batch.schema.field(POSITION).type == pa.int64():
+            positions.append(batch.column(POSITION).drop_null().to_numpy())
+    shown = [{name: value for name, value in row.items() if name != POSITION} for row in examples]
+    return UnexpectedRows(num_rows, shown, np.unique(np.concatenate(positions)))
