@@ -15,13 +15,16 @@ from models.identity.hashing import hash_rows, missing
 from models.inputs.types import as_text, is_text
 from models.project_spec import references
 from models.project_spec.blocks import Data
+from models.sources.mapped import IN_MEMORY, Scratch
 from models.sources.read import read_source
 from models.sources.whole_numbers import as_frame
 
 NO_TARGET, REPEATED = "without a target", "equal to an earlier row in every column"
 
 
-def usable_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -> tuple[pa.Table, np.ndarray]:
+def usable_rows(
+    table: pa.Table, data: Data, columns: list[str] | None = None, scratch: Scratch = IN_MEMORY
+) -> tuple[pa.Table, np.ndarray]:
     """Drop rows without a target and, with `data.deduplicate`, rows equal to an earlier row in every column.
 
     A series keeps rows without a target, because its steps must stay evenly spaced.
@@ -30,6 +33,7 @@ def usable_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -
         table: The raw table.
         data: The spec's data block.
         columns: The columns to return; default: all. Repeated rows are always detected over all columns.
+        scratch: Where the remaining rows lie.
 
     Returns:
         The remaining rows, in their order, and the raw position of each, int64 (rows,).
@@ -51,7 +55,7 @@ def usable_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -
         return table, remaining
     mask = np.zeros(num_rows, dtype=bool)
     mask[remaining] = True
-    return table.filter(pa.array(mask)), remaining
+    return scratch.filtered(table, mask), remaining
 
 
 def dropped_rows(table: pa.Table, data: Data, remaining: np.ndarray) -> dict[str, int]:

@@ -49,7 +49,8 @@ from models.project_spec.reserved_columns import (
     WEIGHT_COLUMN,
 )
 from models.project_spec.window import Window
-from models.sources.read import ROW_GROUP, read_table
+from models.sources.mapped import IN_MEMORY, Scratch, mapped_table
+from models.sources.read import ROW_GROUP
 
 
 def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
@@ -69,7 +70,7 @@ def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
         UserCodeError: The spec's own feature function failed.
         StoreError: `out` cannot be written.
     """
-    rows, preparation = prepare_table(read_table(raw), spec, base)
+    rows, preparation = prepare_table(mapped_table(raw), spec, base, Scratch(out.parent))
     with replacing_folder(out) as folder:
         write_rows(rows, preparation, folder)
         write_unlabelled(raw, spec.data, base, preparation, folder)
@@ -82,8 +83,10 @@ def write_rows(rows: pa.Table, preparation: Preparation, folder: Path) -> None:
     preparation.save(folder)
 
 
-def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Preparation]:
-    """Return the prepared rows and the preparation of a raw table; see `prepare`."""
+def prepare_table(
+    table: pa.Table, spec: Spec, base: Path, scratch: Scratch = IN_MEMORY
+) -> tuple[pa.Table, Preparation]:
+    """Return the prepared rows, whose columns lie in `scratch`, and the preparation of a raw table; see `prepare`."""
     data = spec.data
     if data.kind == "text":
         return prepare_text(table, data, spec.judge.slices)
@@ -96,7 +99,7 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     check_columns(table, data, spec.judge.slices)
     columns = choose(table.schema, data)
     raw, own_names = table, [name for name in columns.inputs if name in from_source]
-    table, positions = usable_rows(raw, data, _needed(raw, spec, columns))
+    table, positions = usable_rows(raw, data, _needed(raw, spec, columns), scratch)
     dropped = dropped_rows(raw, data, positions)
     del raw  # its memory beside that of the prepared rows would be the loop's peak
     if data.window is not None:
@@ -106,13 +109,13 @@ def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Pr
     is_newest = newest(codes, split_key(table, data.split), data.newest)
     dropped |= _older(is_newest, data)
     if not is_newest.all():
-        table, positions, codes = table.filter(pa.array(is_newest)), positions[is_newest], codes[is_newest]
+        table, positions, codes = scratch.filtered(table, is_newest), positions[is_newest], codes[is_newest]
     for reason, is_lost in without_a_class(table, codes, data, spec.goal).items():
         dropped[reason] = int(is_lost.sum())
-        table, positions, codes = table.filter(pa.array(~is_lost)), positions[~is_lost], codes[~is_lost]
+        table, positions, codes = scratch.filtered(table, ~is_lost), positions[~is_lost], codes[~is_lost]
     check_finite(table, [*columns.of("numeric"), *data.targets], positions)
     fitted = SplitRows.of(table, data, codes, positions, identities[positions], equal.units_at(positions))
-    rows, preparation = _fit(table, data, fitted, columns, spec.goal, base)
+    rows, preparation = _fit(table, data, fitted, columns, spec.goal, base, scratch)
     update = {"dropped": dropped, "equal_rows": equal.counted(positions, codes, TEST)}
     return with_slices(rows, table, spec.judge.slices), preparation.model_copy(update=update)
 
@@ -203,11 +206,17 @@ def _needed(table: pa.Table, spec: Spec, columns: Columns) -> list[str]:
 
 
 def _fit(
-    table: pa.Table, data: Data, rows: SplitRows, columns: Columns, goal: Goal, base: Path | None = None
+    table: pa.Table,
+    data: Data,
+    rows: SplitRows,
+    columns: Columns,
+    goal: Goal,
+    base: Path | None = None,
+    scratch: Scratch = IN_MEMORY,
 ) -> tuple[pa.Table, Preparation]:
     prepared: PreparedColumns = {}
     task, target = _target(table, data, rows, prepared, goal)
-    learnt = LearntInputs(_by_their_texts(columns, table, data, rows.train))
+    learnt = LearntInputs(_by_their_texts(columns, table, data, rows.train), scratch=scratch)
     answers = partial(_learnt_by_texts, prepared, task, target, rows.train)
     learn(_raw_rows(table, data, rows, base, answers, TASKS[task].has_classes), learnt)
     if not learnt.parts:

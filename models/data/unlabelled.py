@@ -14,6 +14,7 @@ from models.data.split import TRAIN, assign, times
 from models.identity.hashing import hash_values, missing, unit_interval
 from models.inputs.rows import prepared_columns
 from models.project_spec.blocks import Data
+from models.sources.mapped import mapped_table
 from models.sources.read import read_table
 
 UNLABELLED = "unlabelled"
@@ -32,7 +33,7 @@ def write_unlabelled(raw: Path, data: Data, base: Path, preparation: Preparation
     """
     if not data.unlabelled:
         return
-    table = read_table(raw)
+    table = mapped_table(raw)
     if data.features.make:
         table = made_features(table, data.features.make, base)
     rows = table.filter(pa.array(unanswered(table, data) & _seen_in_training(table, data)))

@@ -14,7 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.identity.equal_share import EqualRows
-from models.identity.hashing import Hashes, hash_rows
+from models.identity.hashing import Hashes, equal_runs, hash_rows
 from models.project_spec.blocks import Data, Spec
 
 MOST_OF_ONE = 0.05
@@ -46,9 +46,11 @@ def equal_groups(table: pa.Table, columns: list[str]) -> np.ndarray:
 
     Cost: a hash of each column, and a sort.
     """
-    _, first, group = np.unique(hash_rows(table, columns), return_index=True, return_inverse=True)
-    order = np.argsort(np.argsort(first, kind="stable"), kind="stable")
-    return np.asarray(order[group.reshape(-1)], dtype=np.int64)
+    first = np.empty(table.num_rows, dtype=np.int64)
+    for order, starts in equal_runs(hash_rows(table, columns)):
+        first[order] = order[starts]
+    numbers = np.cumsum(first == np.arange(len(first)), dtype=np.int64) - 1
+    return np.asarray(numbers[first])
 
 
 def identify_rows(table: pa.Table, columns: list[str]) -> bool:

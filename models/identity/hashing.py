@@ -7,6 +7,8 @@ the hashes of old rows.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -17,15 +19,21 @@ from models.sources.whole_numbers import MOST_EXACT, are_large
 Hashes = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 _BLOCK_BYTES = 1 << 18
+_AT_A_TIME, _SORTED = 1 << 20, 1 << 21
+"""Rows that are hashed, and hashes that are sorted, at a time."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def hash_rows(table: pa.Table, columns: list[str]) -> Hashes:
     """Return one hash for each row over `columns`; equal rows have equal hashes."""
     total = np.zeros(table.num_rows, dtype=np.uint64)
-    for name in columns:
-        total += hash_values(table.column(name), name)
-    return _mix(total)
+    for start in range(0, table.num_rows, _AT_A_TIME):
+        part = table.slice(start, _AT_A_TIME)
+        hashes = total[start : start + _AT_A_TIME]
+        for name in columns:
+            hashes += hash_values(part.column(name), name)
+        hashes[:] = _mix(hashes)
+    return total
 
 
 def row_identities(table: pa.Table, id_column: str | None = None) -> Hashes:
@@ -39,13 +47,31 @@ def row_identities(table: pa.Table, id_column: str | None = None) -> Hashes:
     if not named.all():
         plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
         hashes = np.where(named, hashes, hash_rows(table, plain))
-    order = np.argsort(hashes, kind="stable")
-    ordered = hashes[order]
-    starts = np.flatnonzero(np.diff(ordered, prepend=~ordered[:1]))
-    repeats = np.arange(len(ordered)) - np.repeat(starts, np.diff(np.append(starts, len(ordered))))
-    again = np.flatnonzero(repeats)
-    hashes[order[again]] = _mix(ordered[again] + repeats[again].astype(np.uint64))
+    for order, starts in equal_runs(hashes):
+        repeats = np.arange(len(order)) - starts
+        again = np.flatnonzero(repeats)
+        hashes[order[again]] = _mix(hashes[order[again]] + repeats[again].astype(np.uint64))
     return hashes
+
+
+def equal_runs(hashes: Hashes) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    """Yield the positions of rows in the order of their hashes, and in this order where the run of equal ones starts.
+
+    Equal hashes are in the order of their rows, and in one run. Memory is some 100 MB, however many rows there are.
+
+    Args:
+        hashes: One for each row (row,).
+    """
+    num_parts = 1 + len(hashes) // _SORTED
+    bits = (
+        (hashes >> np.uint64(48)).astype(np.uint32) * np.uint32(num_parts) >> np.uint32(16) if num_parts > 1 else None
+    )
+    for part in range(num_parts):
+        places = np.arange(len(hashes)) if bits is None else np.flatnonzero(bits == part)
+        order = places[np.argsort(hashes[places], kind="stable")]
+        ordered = hashes[order]
+        is_first = np.diff(ordered, prepend=~ordered[:1]) != 0
+        yield order, np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
 
 
 def keyed(hashes: Hashes, seed: int) -> Hashes:

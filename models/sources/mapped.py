@@ -9,7 +9,9 @@ import mmap
 import tempfile
 from collections.abc import Iterator
 from pathlib import Path
+from typing import NamedTuple
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
@@ -18,6 +20,50 @@ from models.sources.read import ROW_GROUP, UNREADABLE, read_table
 
 LARGE_CELLS = 1 << 24
 """Rows times columns of a table that is mapped: 128 MiB of numbers."""
+
+MANY_ROWS = 1 << 19
+"""Rows from which on a column has a file of its own: each is a file that stays open."""
+
+
+class Scratch(NamedTuple):
+    """Where the columns that are made of a table lie.
+
+    Attributes:
+        folder: The folder on whose disk columns of at least `rows` rows lie, in files without a name; None: in memory.
+        rows: Fewest rows of such a column.
+    """
+
+    folder: Path | None = None
+    rows: int = MANY_ROWS
+
+    def column(self, values: pa.Array | pa.ChunkedArray) -> pa.Array | pa.ChunkedArray:
+        """Return the column from where it lies.
+
+        Raises:
+            StoreError: The disk is full or the folder cannot be written.
+        """
+        if self.folder is None or len(values) < self.rows:
+            return values
+        table = pa.table({"": values})
+        return mapped(iter(table.to_batches(ROW_GROUP)), table.schema, self.folder).column(0)
+
+    def filtered(self, table: pa.Table, mask: np.ndarray) -> pa.Table:
+        """Return the rows of a table for which a mask is True (rows,), from where they lie.
+
+        Raises:
+            StoreError: The disk is full or the folder cannot be written.
+        """
+        if self.folder is None or table.num_rows < self.rows:
+            return table.filter(pa.array(mask))
+        parts = (
+            batch
+            for start in range(0, table.num_rows, ROW_GROUP)
+            for batch in table.slice(start, ROW_GROUP).filter(pa.array(mask[start : start + ROW_GROUP])).to_batches()
+        )
+        return mapped(parts, table.schema, self.folder)
+
+
+IN_MEMORY = Scratch()
 
 
 def mapped_table(path: Path, large: int = LARGE_CELLS) -> pa.Table:

@@ -70,7 +70,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Cate
         elif name not in features.kinds and names_each_row(training):
             learnt.columns.left_out[name] = "every training row has another value (an id)"
         else:
-            learnt.prepared[name] = texts
+            learnt.add(name, texts)
             parts.append(fit_categorical(name, training, dtype_of(column.type), features))
     return parts
 

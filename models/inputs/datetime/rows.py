@@ -104,7 +104,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Date
         seconds = as_seconds(rows.table.column(name), name, rows.positions)
         part = fit_datetime(name, seconds[rows.train], rows.split_times)
         if part.width:
-            learnt.prepared[name] = pa.array(seconds)
+            learnt.add(name, pa.array(seconds))
             parts.append(part)
         else:
             is_empty = np.isnan(seconds[rows.train]).all()

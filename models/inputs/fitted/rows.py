@@ -44,7 +44,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Fitt
         except DataError as error:
             raise UserCodeError(f"data.features.fit {code.fit}: {error}") from error
         parts.append(FittedInput(**scaled.model_dump(include={"name", "fill", "shift", "scale", "low", "high"})))
-        learnt.prepared[FITTED_PREFIX + name] = pa.array(values)
+        learnt.add(FITTED_PREFIX + name, pa.array(values))
     learnt.files.lookups, learnt.files.transform = fitted.lookups, fitted.graph
     return parts
 

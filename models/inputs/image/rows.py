@@ -75,7 +75,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Imag
         image, column = rows.data.image, rows.table.column(name)
         assert image is not None  # images have a shape in the spec
         pixels = pixels_of(column, image, rows.positions)
-        learnt.prepared[name] = column.cast(pa.binary())
+        learnt.add(name, column.cast(pa.binary()))
         parts.append(fit_pixels(pixels[rows.train], image))
     return parts
 

@@ -138,7 +138,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Nume
         extremes = extremes_of(part, seen)
         if extremes:
             learnt.columns.extremes[name] = extremes
-        learnt.prepared[name] = pa.array(values)
+        learnt.add(name, pa.array(values))
         parts.append(part)
     return parts
 

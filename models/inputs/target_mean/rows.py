@@ -71,7 +71,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Targ
                 values=tables[:, number].tolist(),
             )
             parts.append(part)
-            learnt.prepared[FITTED_PREFIX + part.name] = pa.array(values[:, number])
+            learnt.add(FITTED_PREFIX + part.name, pa.array(values[:, number]))
     return parts
 
 

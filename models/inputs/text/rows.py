@@ -50,7 +50,8 @@ def _learn(name: str, column: pa.ChunkedArray, rows: RawRows, learnt: LearntInpu
     model, own_features = fitted
     features = np.empty((len(texts), model.num_features), np.float32)
     features[training], features[rest] = own_features, ngram_features(model, [texts[row] for row in rest])
-    learnt.prepared[name], learnt.prepared[TEXT_PREFIX + name] = column, feature_column(features)
+    learnt.add(name, column)
+    learnt.add(TEXT_PREFIX + name, feature_column(features))
     learnt.files.ngrams[name] = model
     index = word_index(model)
     return TextColumn(

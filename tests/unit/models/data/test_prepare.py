@@ -5,9 +5,11 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.data.preparation import ROWS_FILE, Preparation
+from models.data.prepare import prepare_table
 from models.errors import DataError, StoreError
 from models.inputs.categorical.record import CategoricalInput
 from models.project_spec.reserved_columns import TEXT_PREFIX
+from models.sources.mapped import Scratch
 
 
 def test_the_prepared_folder_holds_the_rows_and_the_preparation(run_prepare, make_spec, rows):
@@ -262,3 +264,25 @@ def test_a_text_is_scored_by_each_target(run_prepare, make_spec, targets, task):
     for at, name in enumerate(targets):
         assert abs(np.corrcoef(scores[:, at], rows.column(name).to_numpy())[0, 1]) > 0.9
     assert {"and", "milk", "rain"} <= {*preparation.texts[0].words}
+
+
+@pytest.mark.parametrize("by", ["random", "stratified", "position", "time", "group", "hash", "series"])
+def test_a_table_that_lies_in_files_is_prepared_as_one_in_memory(
+    monkeypatch, tmp_path, make_spec, series_spec, rows, series, by
+):
+    column = {"time": "when", "hash": "when", "group": "city"}.get(by)
+    if by == "group":
+        rows = rows.set_column(2, "city", pa.array([f"c{row % 40}" for row in range(200)]))
+    lacking = pa.array([None if row % 11 == 5 else value for row, value in enumerate(rows.column("y").to_pylist())])
+    rows = pa.concat_tables([rows.set_column(rows.column_names.index("y"), "y", lacking), rows.slice(0, 20)])
+    newest = 120 if by == "time" else None
+    spec = series_spec() if by == "series" else make_spec(split={"by": by, "column": column}, newest=newest)
+    table = series if by == "series" else rows
+    expected, record = prepare_table(table, spec, tmp_path)
+    monkeypatch.setattr("models.identity.hashing._AT_A_TIME", 13)
+    monkeypatch.setattr("models.identity.hashing._SORTED", 20)
+    in_files, same_record = prepare_table(table, spec, tmp_path, Scratch(tmp_path, rows=1))
+    assert in_files.schema == expected.schema
+    assert repr(in_files.to_pydict()) == repr(expected.to_pydict())  # NaN equals NaN here
+    assert same_record == record
+    assert not list(tmp_path.iterdir())
