@@ -12,7 +12,9 @@ from models.errors import UsageError, one_line
 POSITION = "__position"
 """The column of a row's number: rows that a query returns with it can be set aside."""
 _BATCH = "batch"
-_CLOSED = {"autoinstall_known_extensions": False, "autoload_known_extensions": False, "enable_external_access": False}
+_CLOSED: dict[str, str | bool | int | float | list[str]] = dict.fromkeys(
+    ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access"), False
+)
 
 
 class UnexpectedRows(NamedTuple):
