@@ -60,7 +60,7 @@ search.budget_s: The most that the search takes, in seconds of one reference cor
 search.patience: Saves the trials after it.
 search.families: A first trial for each family.
 search.ensemble: true: at the end every member is trained, and an answer of the model costs as much as all of them.
-search.bag: true: five fits of each member, at most about 7 CPU-s; a graph of five times the size. A net's
+search.bag: true: five fits of each family, at most about 7 CPU-s; a graph of five times the size. A net's
   export takes .1 CPU-s more for each fold.
 train.epochs: The time grows in proportion.
 train.epochs_per_pass: A validation for each epoch.

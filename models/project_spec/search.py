@@ -109,8 +109,9 @@ class Search(SpecBlock):
     bag: bool = Field(
         True,
         description="Where `model.net: auto` chooses between families of a table of at most 5,000 training and "
-        "validation rows: train each member on five folds of these rows, and serve the mean; weights, calibration and "
-        "decision come from the rows that each model has not seen. Not where rows are split by time or position.",
+        "validation rows: train the best trial of each family on five folds of these rows, and serve the mean; "
+        "weights, calibration and decision come from the rows that each model has not seen. Not where rows are split "
+        "by time or position.",
     )
     space: dict[str, Dimension] | None = Field(
         None,

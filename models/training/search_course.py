@@ -1,8 +1,8 @@
 """The course of a search that chooses between families: who is tried next, who is out, when it ends.
 
 First each family has one trial with its defaults. A family that is clearly behind then gets no more. After that the
-leader has every second trial and the others take turns, until nothing improves. Of a small table the chosen models are
-trained once more on each of five folds, and served together.
+leader has every second trial and the others take turns, until nothing improves. Of a small table each family's best
+settings are trained once more on each of five folds, and served together.
 """
 
 from __future__ import annotations
@@ -322,8 +322,9 @@ def bag_plan(spec: Spec, nets: Sequence[str], task: Task | None, num_rows: int |
         return f"search trains no bags: {reason}"
     condition = f" of a table of {FEWEST_UNITS:,} to {MOST_ROWS:,} training and validation rows" * (num_rows is None)
     return (
-        f"search ends with bags{condition}: each chosen model is trained on {FOLDS} folds, in at most {budget_s:g} "
-        f"seconds of a reference core (about {budget_s / WORK_OF_A_CPU_S:.0f} CPU-s); search.bag: false leaves them out"
+        f"search ends with bags{condition}: the best model of each family is trained on {FOLDS} folds, in at most "
+        f"{budget_s:g} seconds of a reference core (about {budget_s / WORK_OF_A_CPU_S:.0f} CPU-s); search.bag: false "
+        "leaves them out"
     )
 
 
