@@ -4,13 +4,12 @@ import math
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from sklearn import metrics as sk
 
 from models.metrics.metrics import METRICS
 from models.metrics.regression import sample_quantiles
-from tests.wide import examples
 
 CLOSE = {"rel": 1e-9, "abs": 1e-9}
 
@@ -20,7 +19,7 @@ def value(name, target, prediction, weight):
 
 
 @given(st.integers(0, 2**32), st.integers(3, 60), st.booleans())
-@examples(40)
+@settings(max_examples=40)
 def test_regression_metrics_equal_scikit_learn(seed, num, weighted):
     rng = np.random.default_rng(seed)
     target, prediction = rng.normal(3, 1, num) + 10, rng.normal(3, 1, num) + 10
