@@ -27,6 +27,10 @@ goal.costs: {false_positive: 1, false_negative: 10}
 goal.costs.false_positive: 1
 goal.costs.false_negative: 10
 goal.positive: fraud
+data.source.sql: select * from orders
+data.source.at: ${WAREHOUSE_URL}
+data.source.cursor: updated_at
+data.source.overlap: 600
 data.split.seed: 7
 data.split.equal_rows: together
 monitor.margin: 0.02

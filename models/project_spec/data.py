@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import re
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Discriminator, Field, Tag, field_validator, model_validator
 
 from models.kinds.data_kind import Kind as Kind
 from models.kinds.task import PerTask, Task
@@ -24,6 +25,74 @@ from models.project_spec.image_and_text import Image, Text
 from models.project_spec.split import Split
 from models.project_spec.window import Window
 
+_COMMENTS = re.compile(r"--[^\n]*|/\*.*?\*/", re.DOTALL)
+_WRITES = re.compile(
+    r"\s*(insert|update|delete|merge|replace|truncate|create|drop|alter|grant|revoke|copy|call|do|set|vacuum|attach|begin)\b",
+    re.IGNORECASE,
+)
+_PASSWORD = re.compile(r"://[^/@?#]*:(?P<userinfo>[^@/]*)@|[?&](?:password|sslpassword|passfile)=(?P<argument>[^&]*)")
+
+
+class SqlQuery(SpecBlock):
+    """Rows of a database."""
+
+    sql: Reference = Field(description="One query. It is run in a transaction that can only read.")
+    at: Reference = Field(
+        description="The database: `${WAREHOUSE_URL}`, a variable with an address of postgresql:, mysql:, mariadb:, "
+        "sqlite: or duckdb:, or an address without a password."
+    )
+    cursor: str | None = Field(
+        None,
+        description="A column that grows with each change of a row, such as updated_at: only rows from its highest "
+        "value on are fetched, and replace those of the same `data.id`.",
+    )
+    overlap: Whole = Field(
+        3600,
+        ge=0,
+        description="How far behind the cursor's highest value rows are read again, since some are committed late: "
+        "seconds of a time, units of a number.",
+    )
+
+    @field_validator("sql")
+    @classmethod
+    def _is_a_query(cls, text: str) -> str:
+        if match := _WRITES.match(_COMMENTS.sub(" ", text)):
+            raise ValueError(
+                f"got a statement that begins with {match[1]}, expected one query, such as select: a source is read"
+            )
+        return text.rstrip().rstrip(";")
+
+    @field_validator("at")
+    @classmethod
+    def _has_no_password(cls, text: str) -> str:
+        for match in _PASSWORD.finditer(text):
+            secret = match["userinfo"] or match["argument"] or ""
+            if secret and not re.fullmatch(r"\$\{\w+\}", secret):
+                raise ValueError(
+                    "holds a password: write `${NAME}` in its place, or for the whole address, and set the variable"
+                )
+        if "${" not in text and "://" not in text:
+            raise ValueError(
+                f"got {text!r}, expected ${{NAME}} or an address such as postgresql://host/name or sqlite:///file.db"
+            )
+        return text
+
+    @property
+    def summary(self) -> str:
+        """The query in messages, on one short line."""
+        text = str(self)
+        return text if len(text) <= 80 else f"{text[:77]}..."
+
+    def __str__(self) -> str:
+        """The query on one line."""
+        return f"{self.at}: {' '.join(self.sql.split())}"
+
+
+Source = Annotated[
+    Annotated[Reference, Tag("[text]")] | Annotated[SqlQuery, Tag("[query]")],
+    Discriminator(lambda value: "[query]" if isinstance(value, (dict, SqlQuery)) else "[text]"),
+]
+"""What `data.source` may be: a text, or the keys of a query."""
 ORDERED = "say `split: {by: time, column: ...}`, or drop it"
 
 
@@ -65,9 +134,9 @@ class Data(SpecBlock):
         }
     )
 
-    source: Reference = Field(
+    source: Source = Field(
         description="A file, a folder of Parquet or of text, an address (`s3:`, `https:`), `pypi:`/`npm:`/`debian:` "
-        "package!file, a function, or a row of functions (`./warehouse.py:SOURCE`)."
+        "package!file, a function, a row of functions (`./warehouse.py:SOURCE`), or a query: `{sql: ..., at: ...}`."
     )
     target: Names = Field(
         description="The column to predict, or a list: several numbers, or the 0/1 columns of a multilabel task; text "
@@ -183,6 +252,10 @@ def check_data(data: Data) -> None:
         _check_text(data, data.text)
     _check_targets(data)
     _check_fitted(data)
+    if isinstance(data.source, SqlQuery) and data.source.cursor is not None and data.id is None:
+        raise ValueError(
+            "source.cursor needs `id`, the column by which a changed row replaces its earlier one: name it"
+        )
     if data.quantiles is not None:
         _check_quantiles(data, data.quantiles)
     if data.task is not None:

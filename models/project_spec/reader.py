@@ -245,7 +245,7 @@ def _split_path(document: Mapping[str, Any], path: str) -> list[str]:
 
 
 def _explain(detail: ErrorDetails, name: str, lines: Any, overridden: list[str]) -> str:
-    location = [part for part in detail["loc"] if part != "[key]"]
+    location = [part for part in detail["loc"] if not str(part).startswith("[")]  # of a mapping's key, or of a form
     path = ".".join(map(str, location)) or "spec"
     is_overridden = any(_concerns(path, override) for override in overridden)
     where = COMMAND_LINE if is_overridden else f"{name}:{_line(lines, location)}"

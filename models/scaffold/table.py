@@ -319,7 +319,7 @@ def _data_lines(name: str, data: Data) -> Iterator[str]:
     yield f"name: {name}"
     yield ""
     yield "data:"
-    yield f"  source: {yaml_text(data.source)}"
+    yield f"  source: {yaml_text(str(data.source))}"
     yield f"  target: {yaml_text(target) if isinstance(target, str) else yaml_value(target)}"
 
 

@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from models.project_spec.references import is_own_code
-from models.sources import address, local, own, package, remote
-from models.sources.source import SourceRow
+from models.sources import address, local, own, package, query, remote
+from models.sources.source import Named, SourceRow
 
 SCHEMES = (
+    SourceRow(
+        name="query",
+        form=query.FORM,
+        owns=query.is_query,
+        check=query.check,
+        read=query.read,
+        identity=query.identity,
+        growth=query.growth,
+    ),
     SourceRow(
         name="package",
         form=package.EXAMPLE,
@@ -48,6 +57,6 @@ SCHEMES = (
 )
 
 
-def scheme_of(source: str) -> SourceRow:
-    """Return the row of what `data.source` names: the first that owns the text, and a path last."""
+def scheme_of(source: Named) -> SourceRow:
+    """Return the row of what `data.source` names: the first that owns it, and a path last."""
     return next(row for row in SCHEMES if row.owns(source))

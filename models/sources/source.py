@@ -11,18 +11,26 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from models.files import Hashes
+from models.project_spec.data import SqlQuery
 
+Named = str | SqlQuery
+"""What `data.source` says."""
 Parts = Mapping[str, Any]
 """Parts of a step's key, by name."""
-Fetch = Callable[[str], Path]
-"""Returns the file that a package source names."""
+Fetch = Callable[[Named], Path]
+"""Returns the file that a package source names, or a copy of what lies elsewhere."""
 
 
 class Source(NamedTuple):
-    """A source as a spec names it: the text of `data.source`, and the folder of the spec."""
+    """A source as a spec names it: the value of `data.source`, and the folder of the spec."""
 
-    text: str
+    named: Named
     base: Path
+
+    @property
+    def text(self) -> str:
+        """The source in messages; of all but a query the value itself."""
+        return self.named if isinstance(self.named, str) else self.named.summary
 
 
 class Loaded(NamedTuple):
@@ -69,7 +77,7 @@ class SourceRow:
     Attributes:
         name: What it is called.
         form: How a spec names one, for messages.
-        owns: Returns whether the text of `data.source` names one.
+        owns: Returns whether the value of `data.source` names one.
         read: Returns the rows, or where they lie on this machine; `fetch` gets the file of a package.
         local: Returns the file or folder of this machine, None for none; refuses what can be known without reading.
         check: Refuses, before a run, a source that is not there; the flag says whether lines of text are read. A source
@@ -86,7 +94,7 @@ class SourceRow:
 
     name: str
     form: str
-    owns: Callable[[str], bool]
+    owns: Callable[[Any], bool]
     read: Callable[[Source, Fetch], Loaded]
     local: Callable[[Source], Path | None] = lambda source: None
     check: Callable[[Source, bool], None] = lambda source, is_text: None

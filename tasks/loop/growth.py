@@ -5,6 +5,7 @@
 | a file, or a folder of files | content, which is read only if size or time changed |
 | `./source.py:load` | the result of the function `arrived` beside it, if there is one: JSON, such as a list of days |
 | `./source.py:SOURCE` | the result of its `growth`, else of its `identity` |
+| a query | the highest value of its cursor, else a count and hash of its rows by the server, or its file |
 | a package | nothing: it is pinned, and never grows |
 """
 
@@ -40,7 +41,7 @@ def growth(project: Project, spec: Spec, now: float | None = None) -> SourceGrow
     """
     step_cache = StepCache(project, spec)
     before = step_cache.records.latest("ingest")
-    if before is None or before.result.get("source") != spec.data.source:
+    if before is None or before.result.get("source") != str(spec.data.source):
         return None
     source, scheme = Source(spec.data.source, project.folder), scheme_of(spec.data.source)
     last = LastIngest(before.key, before.digest, before.parts, before.result)

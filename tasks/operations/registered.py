@@ -56,7 +56,7 @@ def _named_by(spec: Spec) -> Iterator[tuple[str, str]]:
     """Yield the references to own code or packages in a spec, each with its sort."""
     named = {
         "families": families_of(spec),
-        "sources": [spec.data.source],
+        "sources": [str(spec.data.source)],
         "metrics": [spec.goal.metric or ""],
         "augmentations": [spec.train.augment.function or ""],
     }

@@ -42,13 +42,15 @@ Stats = dict[str, list[int]]
 def stats_of(project: Project) -> Stats | None:
     """Return what a monitoring run depends on: spec, source, logs of predictions and labels, and the champion.
 
-    None if only own code or an address can tell, or where other machines have logs of this project.
+    None if only own code, an address or a database can tell, or where other machines have logs of this project.
     """
     spec = project.spec()
-    is_elsewhere = is_own_code(spec.data.source) or is_address(spec.data.source)
-    if is_elsewhere or database.is_shared() or os.environ.get(ROOT, "").startswith("s3://"):
+    named = spec.data.source
+    if not isinstance(named, str) or is_own_code(named) or is_address(named):
         return None
-    state, source = project.state(spec.name), project.folder / spec.data.source
+    if database.is_shared() or os.environ.get(ROOT, "").startswith("s3://"):
+        return None
+    state, source = project.state(spec.name), project.folder / named
     logs = [state / name / "_delta_log" for name in ("predictions", "labels")]
     moves = moves_of(project.workspace.state, spec.name, limit=1)
     files = _stats([project.spec_path, source, *sorted(source.rglob("*")), *logs])

@@ -240,7 +240,7 @@ def _figures(inputs: Inputs) -> list[Any]:
 def _data(spec: Spec, inputs: Inputs, preparation: Preparation) -> dict[str, Any]:
     raw, prepared, version = (inputs[name].result for name in ("ingest", "prepare", "version"))
     return {
-        "source": spec.data.source,
+        "source": str(spec.data.source),
         "dataset version": version["prepared"],
         "raw data": version["raw"],
         "raw rows": raw["rows"],

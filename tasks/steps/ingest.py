@@ -49,7 +49,7 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
     def act(inputs: Inputs, _: Path) -> StepResult:
         before = inputs.external("previous")
         source = Source(loop.spec.data.source, loop.project.folder)
-        arrival = scheme_of(source.text).arrived(source)  # before reading: later arrivals are new next time
+        arrival = scheme_of(source.named).arrived(source)  # before reading: later arrivals are new next time
         table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources", loop.report.note)
         if not loop.spec.data.features.make:
             check_columns(table, loop.spec.data)
@@ -65,7 +65,7 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
         loop.project.raw.parent.mkdir(exist_ok=True)
         table, summary, files = _with_feedback(loop, inputs, table)
         write_table(table, loop.project.raw)
-        result = {"rows": table.num_rows, "schema": table_schema(table), "source": loop.spec.data.source}
+        result = {"rows": table.num_rows, "schema": table_schema(table), "source": str(loop.spec.data.source)}
         arrived = {} if arrival is None else {ARRIVED: arrival}
         return StepResult([loop.project.raw, *files], {**result, **summary, **arrived})
 

@@ -61,7 +61,7 @@ def _dataset(spec: Spec, version: dict[str, Any], split: str) -> dict[str, Any]:
         "digest": version["prepared"][:DIGEST_CHARACTERS],
         "source_type": "dvc",
         "source": {
-            "uri": spec.data.source,
+            "uri": str(spec.data.source),
             "dvc": version["prepared"],
             "raw": version["raw"],
         },

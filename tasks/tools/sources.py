@@ -18,25 +18,35 @@ from models.errors import DataError, UsageError, UserCodeError
 from models.files import write_bytes
 from models.inputs.image.files import with_pixels, with_plain_bytes
 from models.project_spec.blocks import Spec
+from models.project_spec.data import SqlQuery
 from models.sources.address import is_address
 from models.sources.package import PackageSource, parse
 from models.sources.picture_folders import CLASS, IMAGE
 from models.sources.read import read_source
 from models.sources.schemes import scheme_of
-from models.sources.source import Source
+from models.sources.source import Named, Source
 from models.validation.alike_pictures import alike_pictures
 from tasks.tools.downloads import download
 from tasks.tools.packages import open_package, read_member
+from tasks.tools.queries import copied
 
 
-def fetch(source: str, cache: Path) -> Path:
-    """Return the file that a package names, or the file or folder at an address, as a copy under `cache`.
+def fetch(source: Named, cache: Path, base: Path = Path(), id_column: str | None = None) -> Path:
+    """Return the file that a package names, or a copy under `cache` of what an address names or a query returns.
+
+    Args:
+        source: The value of `data.source`.
+        cache: The folder of all copies.
+        base: The folder of the spec, for a database that is a file.
+        id_column: The column of the spec by which a changed row of a query replaces its earlier one.
 
     Raises:
         UsageError: The format of `source` is wrong.
         StoreError: The registry's client is missing or failed (offline); nothing half-written stays.
         DataError: The package has no such file, or the file's hash is not the pinned one.
     """
+    if isinstance(source, SqlQuery):
+        return copied(source, base, id_column, cache)
     if is_address(source):
         return download(source, cache)
     package = parse(source)
@@ -65,7 +75,9 @@ def ingest(spec: Spec, base: Path, cache: Path, note: Callable[[str], None] = la
         UserCodeError: The spec's own source function failed.
     """
     data = spec.data
-    loaded = scheme_of(data.source).read(Source(data.source, base), functools.partial(fetch, cache=cache))
+    copy = functools.partial(fetch, cache=cache, base=base, id_column=data.id)
+    source = Source(data.source, base)
+    loaded = scheme_of(data.source).read(source, copy)
     rows = loaded.rows if data.image is None else with_plain_bytes(loaded.rows, data.image, base)
     try:
         table = read_source(
@@ -78,8 +90,8 @@ def ingest(spec: Spec, base: Path, cache: Path, note: Callable[[str], None] = la
     except DataError as error:
         if "expected a pandas DataFrame" in str(error):
             raise UserCodeError(f"{error}: end the function with `return frame`") from error
-        if is_address(data.source):
-            raise DataError(str(error).replace(str(loaded.rows), data.source)) from error
+        if is_address(source.text):
+            raise DataError(str(error).replace(str(loaded.rows), source.text)) from error
         raise
     if data.image is None:
         if isinstance(loaded.rows, Path) and loaded.rows.is_dir() and table.column_names == [IMAGE, CLASS]:
@@ -88,7 +100,7 @@ def ingest(spec: Spec, base: Path, cache: Path, note: Callable[[str], None] = la
                 "data.image: {height: 64, width: 64, channels: 3, resize: crop}"
             )
         return table
-    folder = _folder_of(loaded.rows)
+    folder = None if isinstance(data.source, SqlQuery) else _folder_of(loaded.rows)
     hashed = folder.resolve() if folder is not None and loaded.rows == folder else None
     paths = table.column(data.image.column).to_pylist() if data.image.column in table.column_names else []
     table = with_pixels(table, data.image, folder or base, hashed=hashed)

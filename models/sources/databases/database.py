@@ -1,0 +1,64 @@
+"""What a kind of database says of itself: the fields of its row, and what an open one answers."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import pyarrow as pa
+
+CONNECT_S = 10
+QUESTION_S = 600
+"""Most seconds of a question of one row, such as a count."""
+READ_S = 7200
+"""Most seconds of the query whose rows are read."""
+BATCH_ROWS = 1 << 15
+
+
+class OpenDatabase(Protocol):
+    """An open database, in one transaction that reads alone and sees one moment."""
+
+    def schema(self, sql: str) -> pa.Schema:
+        """Return the columns of a query with the types that `batches` gives them."""
+        ...
+
+    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query as they come, in plain types."""
+        ...
+
+    def row(self, sql: str) -> tuple[Any, ...]:
+        """Return the one row of a query."""
+        ...
+
+
+class Database(NamedTuple):
+    """A kind of database.
+
+    Attributes:
+        library: What must be installed.
+        connect: Opens an address, relative to a folder.
+        quote: Writes the name of a column.
+        tables: The query that lists tables and views, as `schema.name` or `name`.
+        digest: Writes what a server computes of all rows of `{sql}` with some columns; empty where the file tells.
+        file: Returns the file of an address; None of a server.
+    """
+
+    library: str
+    connect: Callable[[str, Path], AbstractContextManager[OpenDatabase]]
+    quote: Callable[[str], str]
+    tables: str
+    digest: Callable[[list[str]], str]
+    file: Callable[[str, Path], Path | None] = lambda url, base: None
+
+
+def double_quoted(name: str) -> str:
+    """Return the name of a column as standard SQL writes it."""
+    return '"' + name.replace('"', '""') + '"'
+
+
+def file_of(url: str, base: Path) -> Path:
+    """Return the file of `sqlite:///shop.db`, relative to a folder; `sqlite:////srv/shop.db` is absolute."""
+    path = url.partition("://")[2].partition("?")[0].removeprefix("/")
+    return base / Path(path).expanduser()

@@ -1,0 +1,92 @@
+"""SQLite by ADBC: types are those of the first rows, since a column may hold any."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+import pyarrow as pa
+
+from models.errors import DataError
+from models.sources.databases.database import BATCH_ROWS, Database, double_quoted, file_of
+from models.sources.databases.plain_types import plain
+from models.sources.read import refuse_shared_names
+
+_MISFIT = re.compile(r"Type mismatch in column (\d+): expected (\w+) but got (\S+)")
+_WORDS = {"INT64": "whole numbers", "DOUBLE": "numbers", "BINARY": "bytes"}
+
+
+class SqliteSession:
+    """A transaction of SQLite that sees one moment."""
+
+    def __init__(self, connection: Any) -> None:
+        self._connection = connection
+
+    def schema(self, sql: str) -> pa.Schema:
+        """Return the columns of a query, as its first rows are."""
+        with self._run(sql) as cursor:
+            refuse_shared_names(cursor.fetch_record_batch().schema.names, "the query")
+        with self._run(_wrapped(sql)) as cursor:
+            schema: pa.Schema = cursor.fetch_record_batch().schema
+            return schema
+
+    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of a query as they come."""
+        with self._run(_wrapped(sql)) as cursor:
+            try:
+                for batch in cursor.fetch_record_batch():
+                    yield plain(batch, schema)
+            except OSError as error:
+                if (match := _MISFIT.search(str(error))) is None:
+                    raise
+                name = schema.names[int(match[1])]
+                cast = "real" if match[3].startswith(("DOUBLE", "FLOAT")) else "text"
+                first = _WORDS.get(match[2], match[2].lower())
+                raise DataError(
+                    f"column {name!r} holds {match[3].lower()} behind rows of {first}: write "
+                    f"cast({double_quoted(name)} as {cast}) as {double_quoted(name)} in the query"
+                ) from error
+
+    def row(self, sql: str) -> tuple[Any, ...]:
+        """Return the one row of a query."""
+        with self._run(sql) as cursor:
+            return tuple(cursor.fetchone())
+
+    @contextlib.contextmanager
+    def _run(self, sql: str) -> Iterator[Any]:
+        """Run a query on a cursor of its own: one that gets the same text again goes on where it was (ADBC 1.13)."""
+        with contextlib.closing(self._connection.cursor()) as cursor:
+            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
+            cursor.execute(sql)
+            yield cursor
+
+
+def _wrapped(sql: str) -> str:
+    """Return a query that no other statement can be: what writes, or several statements, is a syntax error."""
+    return f"select * from ({sql}\n) as q"
+
+
+@contextlib.contextmanager
+def connect(url: str, base: Path) -> Iterator[SqliteSession]:
+    """Open a file for reading alone."""
+    import adbc_driver_sqlite.dbapi as driver
+
+    path = file_of(url, base)
+    if not path.is_file():
+        raise DataError(f"there is no file {path}: correct the address")
+    with contextlib.closing(driver.connect(f"file:{quote(str(path))}?mode=ro")) as connection:
+        yield SqliteSession(connection)
+
+
+SQLITE = Database(
+    library="adbc_driver_sqlite",
+    connect=connect,
+    quote=double_quoted,
+    tables="select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%' order by 1",
+    digest=lambda names: "",
+    file=file_of,
+)
