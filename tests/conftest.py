@@ -102,7 +102,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 def pytest_collection_finish(session: pytest.Session) -> None:
     """Take pytest's capturing of logs out: it walks through a thousand loggers six times a test, for a millisecond."""
     session.config.stash[LOGS] = session.config.pluginmanager.unregister(name=LOGGING)
-    logging.getLogger().addHandler(SHOWN)
 
 
 @pytest.hookimpl(wrapper=True)
@@ -123,6 +122,7 @@ def pytest_runtest_protocol(item: pytest.Item) -> Generator[None, object, object
 def pytest_runtest_call(item: pytest.Item) -> Generator[None, object, object]:
     """What was logged meanwhile is shown with a failure, as pytest does."""
     SHOWN.setStream(io.StringIO())
+    logging.getLogger().addHandler(SHOWN)  # a library may have cleared them
     try:
         return (yield)
     finally:
