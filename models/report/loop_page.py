@@ -91,11 +91,14 @@ def step_table(progress: LoopProgress) -> list[StepProgress | str]:
 
 
 def charts(progress: LoopProgress) -> list[Chart]:
-    """Return the curves by epoch: losses in one chart, metrics in another."""
+    """Return the curves by epoch, losses in one chart and metrics in another, and the load of the machine."""
     whose, curves = progress.shown_curves()
     named = {"Loss": _names(curves, is_loss=True), "Metric on validation": _names(curves, is_loss=False)}
     drawn = {f"{title} of {whose}": lines_of(curves, names) for title, names in named.items() if names}
-    return [Chart(title, line_chart(lines, title, "epoch"), lines) for title, lines in drawn.items()]
+    charted = [Chart(title, line_chart(lines, title, "epoch"), lines) for title, lines in drawn.items()]
+    if machine := lines_of(progress.machine, [*progress.machine]):
+        charted.append(Chart("The machine", line_chart(machine, "The machine", "seconds"), machine))
+    return charted
 
 
 def _names(curves: Curves, *, is_loss: bool) -> list[str]:

@@ -12,6 +12,8 @@ LOG_LINES = 200
 """The number of last lines of the log that are kept."""
 SHARES = ("samples_per_s", "tokens_per_s", "peak_memory_mb", "data_wait_s", "device_s")
 """What an epoch cost, of the values that it reports."""
+MACHINE = {"system/cpu_utilization_percentage": "CPU, %", "system/system_memory_usage_percentage": "memory, %"}
+"""What is sampled of the loop's machine, and how the page calls it."""
 STATE_WORDS = {"done": "up to date", "ok": "done", "failed": "failed", "stopped": "stopped", "run": "begins"}
 
 Curves = dict[str, dict[int, float]]
@@ -76,6 +78,9 @@ class LoopProgress:
     trials: dict[str, TrialProgress] = field(default_factory=dict)
     curves: Curves = field(default_factory=dict)
     costs: dict[str, float] = field(default_factory=dict)
+    machine: Curves = field(default_factory=dict)
+    """By seconds since the loop's first line, in place of epochs."""
+    began: float = 0.0
     tags: dict[str, str] = field(default_factory=dict)
     log: deque[LogLine] = field(default_factory=lambda: deque(maxlen=LOG_LINES))
 
@@ -159,7 +164,9 @@ def _words(line: Mapping[str, Any]) -> str:
 
 
 def _begin(progress: LoopProgress, line: Mapping[str, Any]) -> None:
-    if line["run"] != LOOP_RUN:
+    if line["run"] == LOOP_RUN:
+        progress.began = progress.began or line["at_ms"] / 1000
+    else:
         progress.trials.setdefault(line["run"], TrialProgress(line["run"], line["at_ms"] / 1000))
 
 
@@ -178,6 +185,9 @@ def _metrics(progress: LoopProgress, line: Mapping[str, Any]) -> None:
     for name, value in line["metrics"].items():
         if name in SHARES:
             progress.costs[name] = value
+        elif name in MACHINE:
+            seconds = round(line["at_ms"] / 1000 - progress.began)
+            progress.machine.setdefault(MACHINE[name], {})[seconds] = value
         elif _is_curve(name):
             curves.setdefault(name, {})[epoch] = value
 

@@ -56,7 +56,7 @@ def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comme
 def stop_loop(workspace: Workspace, project: str, loop_id: str, flow_run: str, reason: str) -> ActionResult:
     """Stop a running loop: Prefect cancels what one of its workers runs, any other reads the request from its outbox.
 
-    Both work for a loop on another machine. A loop looks for requests once a second.
+    Both work for a loop on another machine. A loop looks for requests every two seconds.
 
     Raises:
         StoreError: The request cannot be stored.

@@ -15,7 +15,7 @@ from tasks.state.outbox import STOP, Outbox
 
 PROGRESS_S = 1.0
 """The least time between two recorded lines of progress of a step: a page looks once a second."""
-LOOK_S = 1.0
+LOOK_S = 2.0
 """How often a loop looks for a request to stop it. Cost: one query, which reads the index."""
 STOP_SIGNAL = signal.SIGUSR1
 """The signal by which a loop's process interrupts itself as Ctrl-C would; `flows/prefect/sigterm.py` handles it."""

@@ -24,7 +24,7 @@ from models.project_spec.block import NumberText
 from models.training.checkpoints.finished import read_finished
 from models.training.job import ERROR_FILE, JOB_FILE, STOP_FILE, EpochReport, TrainingJob, TrainingResult
 from models.training.node import read_progress
-from tasks.ranks.rank_pool import rebuilt
+from tasks.ranks.rank_pool import StoppedWaitingError, rebuilt
 
 State = Literal["queued", "running", "ending", "overdue", "ended", "unknown"]
 """ending: it is being cancelled or requeued. overdue: the place's time limit ends it for good. ended: there is no such
@@ -46,10 +46,6 @@ class SchedulerAwayError(StoreError):
 
 class JobLostError(TrainingError):
     """A job ended without a result and without an error of its own, such as one that was cancelled by others."""
-
-
-class StoppedWaitingError(Exception):
-    """The caller no longer waits for its job."""
 
 
 class JobOwner(NamedTuple):

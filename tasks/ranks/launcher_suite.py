@@ -19,8 +19,8 @@ from models.project_spec.blocks import Model, Train
 from models.project_spec.conformance import Claim
 from models.training.job import EpochReport, TrainingJob, TrainingResult
 from models.training.node import read_progress
-from tasks.ranks.launcher import JobOwner, Place, State, StoppedWaitingError, key_of_folder, train_at
-from tasks.ranks.rank_pool import RankPool
+from tasks.ranks.launcher import JobOwner, Place, State, key_of_folder, train_at
+from tasks.ranks.rank_pool import RankPool, StoppedWaitingError
 
 EPOCHS, PATIENCE_S = 12, 120
 _WAIT_S = 0.5

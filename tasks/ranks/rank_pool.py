@@ -51,6 +51,10 @@ def default_threads(ranks: int, workers: int = 1) -> int:
     return max(1, usable_cores() // (ranks * workers))
 
 
+class StoppedWaitingError(Exception):
+    """The caller no longer waits for its job."""
+
+
 class _ForkServerKilledError(TrainingError):
     """A signal ended the fork server."""
 
@@ -98,6 +102,7 @@ class RankPool:
         self._socket: socket.socket | None = None
         self._imported: set[str] = set()
         self._children: dict[int, _RankProcess] = {}
+        self._is_stopped = False
 
     def __enter__(self) -> RankPool:
         return self
@@ -123,6 +128,7 @@ class RankPool:
             on_epoch: Called once per epoch; false stops the job early.
 
         Raises:
+            StoppedWaitingError: `stop` was called.
             TrainingError: The loss is not finite, or ranks died too often.
             LooplineError: The error that a rank raised, with its own traceback as a note.
         """
@@ -144,6 +150,8 @@ class RankPool:
                 shutil.rmtree(job.scratch_folder, ignore_errors=True)
             if result is not None:
                 return result
+            if self._is_stopped:
+                raise StoppedWaitingError
             deaths += 1
             if deaths > job.train.max_restarts:
                 raise TrainingError(
@@ -183,6 +191,11 @@ class RankPool:
         with self._lock:
             self._drop_fork_server()
 
+    def stop(self) -> None:
+        """End all calls of `run` soon, those of other threads too: a person or a signal ends the loop."""
+        self._is_stopped = True
+        self.close()
+
     def _start(self, target: str, arguments: tuple[Any, ...], count: int, modules: Iterable[str] = ()) -> _RankProcess:
         """Start a child with `count` connections and `modules`; replace the fork server if it is killed meanwhile."""
         for _ in range(_NURSERIES - 1):
@@ -194,6 +207,8 @@ class RankPool:
         pairs = [socket.socketpair() for _ in range(count)]
         try:
             with self._lock:
+                if self._is_stopped:
+                    raise StoppedWaitingError
                 self._ensure_fork_server(modules)
                 for module in modules:  # in the fork server, so that later children need not
                     if module not in self._imported:

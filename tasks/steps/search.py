@@ -173,6 +173,8 @@ class _Search:
                 future.cancel()
             if self._placed:
                 self._placed.stop(error)
+            elif not isinstance(error, Exception):
+                self._loop.rank_pool.stop()  # else this thread waits until the running trials end
             raise
 
     def _judge_first_round(self) -> FirstRound:

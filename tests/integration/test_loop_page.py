@@ -11,11 +11,10 @@ from typing import TYPE_CHECKING
 import pytest
 
 from tasks.host import processes, stores
-from tasks.host.http_guard import token_path
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LoopRecord, save_loop
 from tasks.state.outbox import LOOP_RUN, Outbox
-from tests.integration.test_links import CHROMIUM, QUIET
+from tests.integration.test_links import CHROMIUM, QUIET, bearer
 from tests.integration.test_page import serving
 
 if TYPE_CHECKING:
@@ -77,10 +76,7 @@ def browser() -> Iterator[Browser]:
 def test_an_open_page_follows_the_loop_over_a_restart_of_its_server(place: Workspace, browser: Browser) -> None:
     box = Outbox(state(place), LOOP)
     with serving(place) as port:
-        token = token_path(place).read_text().strip()
-        page = browser.new_page(
-            viewport={"width": 390, "height": 844}, extra_http_headers={"Authorization": f"Bearer {token}"}
-        )
+        page = browser.new_page(viewport={"width": 390, "height": 844}, extra_http_headers=bearer(place))
         errors: list[str] = []
         page.on("pageerror", lambda error: errors.append(str(error)))
         page.goto(f"http://127.0.0.1:{port}/loops/{LOOP}")
@@ -96,6 +92,12 @@ def test_an_open_page_follows_the_loop_over_a_restart_of_its_server(place: Works
     epoch(box, "trial-0", 5)
     with serving(place, port=port):
         page.get_by_text("5 of 10").wait_for(timeout=20_000)
+        plain = browser.new_context(java_script_enabled=False, extra_http_headers=bearer(place)).new_page()
+        plain.goto(f"http://127.0.0.1:{port}/loops/{LOOP}")
+        assert plain.get_by_text("5 of 10").is_visible()
+        assert plain.get_by_role("button", name="Pause the log").count() == 0
+        plain.get_by_role("link", name="Stop").click()
+        assert plain.get_by_role("button", name="Stop").is_visible()
         save_loop(state(place), record("failed"))
         page.get_by_role("link", name="Retry").wait_for(timeout=20_000)
         assert page.evaluate("window.isSame && document.documentElement.scrollWidth <= innerWidth")

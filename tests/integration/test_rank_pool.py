@@ -10,6 +10,7 @@ import tempfile
 import textwrap
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -20,7 +21,7 @@ from models.nets.catalogue import OPTIMISERS
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE
 from tasks.loop import jobs
-from tasks.ranks.rank_pool import RankPool, default_threads
+from tasks.ranks.rank_pool import RankPool, StoppedWaitingError, default_threads
 from tests import warm
 from tests.tiny_jobs import job_maker
 from tests.wide import wide
@@ -242,6 +243,21 @@ def test_an_exception_in_the_caller_ends_the_ranks(pool, make_job):
     while rank_pids(pool) and time.monotonic() < end:
         time.sleep(0.02)
     assert rank_pids(pool) == []
+
+
+def test_a_stopped_pool_ends_the_job_of_another_thread(make_job):
+    pool = RankPool(threads=1)
+    with pool, ThreadPoolExecutor(1) as threads:
+        has_begun = threading.Event()
+        running = threads.submit(
+            pool.run, make_job(arguments={"hidden": 8}, epochs=100_000), lambda _: has_begun.set() or True
+        )
+        has_begun.wait(60)
+        pool.stop()
+        with pytest.raises(StoppedWaitingError):
+            running.result(60)
+        with pytest.raises(StoppedWaitingError):
+            pool.run(make_job(folder="later"))
 
 
 def test_all_ranks_are_pruned_together(pool, make_job):

@@ -55,6 +55,14 @@ def test_lines_become_steps_trials_and_curves() -> None:
     assert [line.text for line in progress.log][-1] == "train 1/4 val_loss 0.8"
 
 
+def test_the_machine_is_shown_by_the_seconds_of_the_loop() -> None:
+    begin = {"op": "run", "run": "loop", "name": "tiny-1", "tags": {}, "parent": None, "at_ms": 5000}
+    sample = {**metrics("loop", 1, **{"system/cpu_utilization_percentage": 80.0}), "at_ms": 15_200}
+    progress = progress_of([begin, sample])
+    assert progress.machine == {"CPU, %": {10: 80.0}}
+    assert progress.curves == {}
+
+
 def test_a_page_that_goes_on_shows_what_a_new_one_shows() -> None:
     bit_by_bit = LoopProgress()
     for number, line in enumerate(LINES, 1):

@@ -8,11 +8,13 @@ from typing import Any
 
 import pytest
 
+from models.errors import StoreError
 from models.report.facts import PendingApproval
-from tasks.dashboard.approvals import answer, request_retraining
+from tasks.dashboard.approvals import answer, request_retraining, stop_loop
 from tasks.host.workspace import Workspace
 from tasks.prefect import flow_runs
 from tasks.prefect.events import waiting as events_waiting
+from tasks.state.outbox import Outbox
 
 RUN = "6f9619ff-8b86-4011-b42d-00c04fc964ff"
 QUESTION = PendingApproval(flow_run=RUN, reason="rows came", since=0, until=9)
@@ -86,3 +88,27 @@ def test_while_the_platform_is_down_a_wish_waits_and_an_answer_does_not(workspac
     assert (signal.id, again.id, taken) == ("person-batch-7", "person-batch-7", False)
     assert events_waiting(workspace) == 1
     assert "loopline up" in answer(workspace, QUESTION, approved=True, comment="").text
+
+
+@pytest.mark.parametrize(
+    ("deployment", "status", "is_signal"),
+    [(None, "", True), ("d1", "ACCEPT", False), ("d1", "REJECT", True), ("away", "", True)],
+)
+def test_a_loop_is_stopped_by_prefect_if_a_worker_runs_it_else_by_itself(
+    workspace: Workspace, monkeypatch: pytest.MonkeyPatch, deployment: str | None, status: str, is_signal: bool
+) -> None:
+    def prefect_answer(_: str, path: str, body: dict[str, Any] | None, method: str = "POST") -> dict[str, Any]:
+        if deployment == "away":
+            raise StoreError("does not answer")
+        if method == "GET":
+            return {"deployment_id": deployment}
+        assert path == f"flow_runs/{RUN}/set_state"
+        assert body == {"state": {"type": "CANCELLING", "name": "Cancelling"}}
+        return {"status": status}
+
+    monkeypatch.setattr(flow_runs, "ask", prefect_answer)
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:1/api")
+    assert stop_loop(workspace, "tiny", "tiny-1", RUN, "too slow").done
+    (line,) = Outbox(workspace.state / "projects" / "tiny", "tiny-1").lines().values()
+    assert (line["op"], line["is_signal"]) == ("stop", is_signal)
+    assert "too slow" in line["person"]
