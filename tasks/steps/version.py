@@ -59,11 +59,13 @@ def _dataset(spec: Spec, version: dict[str, Any], split: str) -> dict[str, Any]:
     return {
         "name": f"{spec.name}-{split}",
         "digest": version["prepared"][:DIGEST_CHARACTERS],
-        "source_type": "dvc",
+        "source_type": "code",  # a type that MLflow's clients read back; they know none of DVC
         "source": {
-            "uri": str(spec.data.source),
-            "dvc": version["prepared"],
-            "raw": version["raw"],
+            "tags": {
+                "mlflow.source.name": str(spec.data.source),
+                "dvc.prepared": version["prepared"],
+                "dvc.raw": version["raw"],
+            }
         },
         "schema": {"mlflow_colspec": [_column(column) for column in columns]},
         "profile": {"num_rows": num_rows, "num_elements": num_rows * len(columns)},

@@ -159,6 +159,8 @@ def test_the_record_in_mlflow_is_whole(first: Loop) -> None:
     assert sorted(datasets) == ["tiny-test", "tiny-train", "tiny-validation"]
     assert {dataset.digest for dataset in datasets.values()} == {first.done["version"].result["prepared"][:36]}
     assert [column["type"] for column in json.loads(datasets["tiny-test"].schema)["mlflow_colspec"]][:1] == ["double"]
+    source = mlflow.data.get_source(datasets["tiny-train"]).to_dict()["tags"]
+    assert source["dvc.prepared"] == first.done["version"].result["prepared"]
     (output,) = run.outputs.model_outputs
     measured = {(metric.key, metric.dataset_name) for metric in client().get_logged_model(output.model_id).metrics}
     assert measured >= {
