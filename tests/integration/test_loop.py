@@ -43,8 +43,9 @@ from tasks.ranks.rank_pool import RankPool
 from tasks.state.outbox import undelivered
 from tasks.state.predictions import label_store, prediction_log
 from tasks.steps import card, export, ingest, judge, prepare, promote, register, search, train, validate, version
-from tasks.tools.optuna_study import ask, open_study, storage, trials_of
+from tasks.tools.optuna_study import ask, open_study, trials_of
 from tests.environment import QUIET
+from tests.tool_pages import check_run, check_study
 
 ROWS = "x,c,y\n" + "".join(f"{i / 7},{'uvw'[i % 3]},{'yes' if i % 3 else 'no'}\n" for i in range(400))
 SPEC = """\
@@ -148,41 +149,14 @@ def test_one_loop_id_is_in_every_tool(first: Loop) -> None:
 
 def test_the_record_in_mlflow_is_whole(first: Loop) -> None:
     run = run_of(first)
-    assert run.info.status == "FINISHED"
-    best = first.done["train"].result["params"]["train.lr"]
-    assert (run.data.params["train.epochs"], float(run.data.params["train.lr"])) == ("6", best)
-    assert len(run.data.params) < 25, "the defaults are in spec.json"
-    assert "curves/val_accuracy" in run.data.metrics
-    assert run.data.tags["loopline.decision"] == "promote"
-    assert run.data.tags["mlflow.user"]
-    datasets = {part.dataset.name: part.dataset for part in run.inputs.dataset_inputs}
-    assert sorted(datasets) == ["tiny-test", "tiny-train", "tiny-validation"]
-    assert {dataset.digest for dataset in datasets.values()} == {first.done["version"].result["prepared"][:36]}
-    assert [column["type"] for column in json.loads(datasets["tiny-test"].schema)["mlflow_colspec"]][:1] == ["double"]
-    source = mlflow.data.get_source(datasets["tiny-train"]).to_dict()["tags"]
-    assert source["dvc.prepared"] == first.done["version"].result["prepared"]
-    (output,) = run.outputs.model_outputs
-    measured = {(metric.key, metric.dataset_name) for metric in client().get_logged_model(output.model_id).metrics}
-    assert measured >= {
-        ("test_accuracy", "tiny-test"),
-        ("val_accuracy", "tiny-validation"),
-        ("train_loss", "tiny-train"),
-    }
-    assert client().get_model_version("tiny", "1").description.startswith("Promoted.")
-    spec = json.loads(mlflow.artifacts.load_text(f"{run.info.artifact_uri}/spec.json"))
-    assert spec["train"]["batch"] == 32
+    check_run(first, run)
     trials = client().search_runs([run.info.experiment_id], f"tags.`mlflow.parentRunId` = '{run.info.run_id}'")
     assert {trial.info.status for trial in trials} == {"FINISHED"}
     assert len(trials) == 2
 
 
 def test_optunas_page_names_the_goal_and_leads_to_runs_and_curves(first: Loop) -> None:
-    study = optuna.load_study(study_name=first.done["search"].result["study"], storage=storage(first.workspace))
-    assert study.metric_names == ["val_accuracy"]
-    trials = study.get_trials()
-    assert [trial.user_attrs["loopline.run"] for trial in trials] == [f"{first.id}/trial-{n}" for n in range(2)]
-    assert {trial.user_attrs["loopline.page"] for trial in trials} == {f"http://127.0.0.1:4300/loops/{first.id}"}
-    assert all(trial.intermediate_values for trial in trials), "their curves"
+    check_study(first)
 
 
 def test_what_it_cost_is_told_a_trial_a_run_a_search_and_a_version(first: Loop) -> None:
