@@ -43,8 +43,8 @@ _MARIADB = (
     "u uuid, j json, bytes blob, flag boolean, bits bit(3), z timestamp, d date, y year, nothing int, "
     "`wei``rd name` text, span time)",
     "insert into exact values (1, -9223372036854775808, 18446744073709551615, 1.234e-12, 12345678901234567890.5, "
-    "1e0/3, 1.1, '00000000-0000-0000-0000-0000000000ff', '{}', x'00ff', true, b'101', '2026-01-01 00:00:00', '2026-01-01', "
-    "2026, null, 'a\"b\\n,', '12:00')",
+    "1e0/3, 1.1, '00000000-0000-0000-0000-0000000000ff', '{}', x'00ff', true, b'101', '2026-01-01 00:00:00', "
+    "'2026-01-01', 2026, null, 'a\"b\\n,', '12:00')",
     "create table orders (id int primary key, price decimal(10, 2), updated_at datetime)",
     "insert into orders select seq, seq, '2026-01-01' + interval seq minute from seq_1_to_100000",
 )

@@ -40,7 +40,6 @@ class Database(NamedTuple):
         library: What must be installed.
         connect: Opens an address, relative to a folder.
         quote: Writes the name of a column.
-        tables: The query that lists tables and views, as `schema.name` or `name`.
         digest: Writes what a server computes of all rows of `{sql}` with some columns; empty where the file tells.
         file: Returns the file of an address; None of a server.
     """
@@ -48,7 +47,6 @@ class Database(NamedTuple):
     library: str
     connect: Callable[[str, Path], AbstractContextManager[OpenDatabase]]
     quote: Callable[[str], str]
-    tables: str
     digest: Callable[[list[str]], str]
     file: Callable[[str, Path], Path | None] = lambda url, base: None
 

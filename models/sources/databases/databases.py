@@ -74,7 +74,7 @@ _TROUBLES = (
     ),
     _Trouble(
         r'relation ".*" does not exist|no such table|Table .* doesn\'t exist|Table with name',
-        "there is no such table: correct the query (`loopline new NAME --from ADDRESS` lists tables)",
+        "there is no such table: correct the query",
     ),
     _Trouble(
         r"column .* does not exist|no such column|Unknown column|Referenced column",

@@ -87,7 +87,6 @@ DUCKDB = Database(
     library="duckdb",
     connect=connect,
     quote=double_quoted,
-    tables="select table_name as name from information_schema.tables order by 1",
     digest=lambda names: "",
     file=file_of,
 )

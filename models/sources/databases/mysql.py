@@ -229,6 +229,5 @@ MYSQL = Database(
     library="pymysql",
     connect=connect,
     quote=quoted,
-    tables=("select table_name as name from information_schema.tables where table_schema = database() order by 1"),
     digest=digest,
 )

@@ -124,10 +124,5 @@ POSTGRES = Database(
     library="adbc_driver_postgresql",
     connect=connect,
     quote=double_quoted,
-    tables=(
-        "select case table_schema when 'public' then '' else quote_ident(table_schema) || '.' end || "
-        "quote_ident(table_name) as name from information_schema.tables "
-        "where table_schema not in ('pg_catalog', 'information_schema') order by 1"
-    ),
     digest=digest,
 )

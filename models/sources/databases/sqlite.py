@@ -86,7 +86,6 @@ SQLITE = Database(
     library="adbc_driver_sqlite",
     connect=connect,
     quote=double_quoted,
-    tables="select name from sqlite_master where type in ('table', 'view') and name not like 'sqlite_%' order by 1",
     digest=lambda names: "",
     file=file_of,
 )
