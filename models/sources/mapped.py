@@ -5,6 +5,7 @@ The files have no name, so nothing is left of them when their process ends, howe
 
 from __future__ import annotations
 
+import contextlib
 import mmap
 import tempfile
 from collections.abc import Iterator
@@ -66,14 +67,15 @@ class Scratch(NamedTuple):
 IN_MEMORY = Scratch()
 
 
-def mapped_table(path: Path, large: int = LARGE_CELLS) -> pa.Table:
-    """Return the table of a Parquet file: read if it is small, else mapped from a copy beside the file.
+def mapped_table(path: Path, large: int = LARGE_CELLS, folder: Path | None = None) -> pa.Table:
+    """Return the table of a Parquet file: read if it is small, else mapped from a copy.
 
     Cost: the copy takes what the table would in memory: 8 bytes a number.
 
     Args:
         path: The file.
         large: Cells from which on a table is mapped.
+        folder: The folder on whose disk the copy lies; default: that of the file.
 
     Raises:
         DataError: Missing, cut short, no Parquet at all, or with columns that share a name.
@@ -83,7 +85,7 @@ def mapped_table(path: Path, large: int = LARGE_CELLS) -> pa.Table:
         with pq.ParquetFile(path, pre_buffer=False) as file:
             if file.metadata.num_rows * file.metadata.num_columns >= large:
                 rows = file.iter_batches(ROW_GROUP, use_threads=False)
-                return mapped(rows, file.schema_arrow, path.parent)
+                return mapped(rows, file.schema_arrow, folder or path.parent)
     except UNREADABLE:
         pass  # the reader below says what is wrong with it
     return read_table(path)
@@ -100,7 +102,9 @@ def mapped(batches: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) -
     Raises:
         StoreError: The disk is full or the folder cannot be written.
     """
-    with storing(folder), tempfile.TemporaryFile(dir=folder) as file:
+    with storing(folder), contextlib.ExitStack() as stack:
+        folder.mkdir(parents=True, exist_ok=True)
+        file = stack.enter_context(tempfile.TemporaryFile(dir=folder))
         with pa.ipc.new_stream(file, schema) as writer:
             for batch in batches:
                 writer.write_batch(batch)

@@ -20,6 +20,8 @@ from models.inputs.image.files import with_pixels, with_plain_bytes
 from models.project_spec.blocks import Spec
 from models.project_spec.data import SqlQuery
 from models.sources.address import is_address
+from models.sources.delimiter import PARQUET
+from models.sources.mapped import mapped_table
 from models.sources.package import PackageSource, parse
 from models.sources.picture_folders import CLASS, IMAGE
 from models.sources.read import read_source
@@ -78,11 +80,10 @@ def ingest(spec: Spec, base: Path, cache: Path, note: Callable[[str], None] = la
     copy = functools.partial(fetch, cache=cache, base=base, id_column=data.id)
     source = Source(data.source, base)
     loaded = scheme_of(data.source).read(source, copy)
-    rows = loaded.rows if data.image is None else with_plain_bytes(loaded.rows, data.image, base)
     try:
         table = read_source(
-            rows,
-            loaded.display_name,
+            _rows(loaded.rows, cache) if data.image is None else with_plain_bytes(loaded.rows, data.image, base),
+            loaded.display_name or (str(loaded.rows) if isinstance(loaded.rows, Path) else ""),
             data.id,
             is_text=data.kind == "text",
             na_is_text=data.na_is_text,
@@ -114,6 +115,13 @@ def _folder_of(rows: Any) -> Path | None:
     if not isinstance(rows, Path):
         return None
     return rows if rows.is_dir() else rows.parent
+
+
+def _rows(rows: Any, cache: Path) -> Any:
+    """Return a large Parquet file as a table that is mapped from a file below `cache`, and other rows as they are."""
+    if isinstance(rows, Path) and rows.is_file() and rows.suffix.lower() in PARQUET:
+        return mapped_table(rows, folder=cache)
+    return rows
 
 
 def _check_pin(content: bytes, package: PackageSource, source: str) -> None:

@@ -1,12 +1,15 @@
+import functools
 import hashlib
 import zipfile
 
 import pandas as pd
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from models.errors import DataError, UsageError, UserCodeError
 from models.project_spec.blocks import Spec
+from models.sources.mapped import mapped_table
 from tasks.tools.sources import fetch, ingest
 
 CONTENT = b"x,y\n1,2\n"
@@ -148,3 +151,11 @@ def test_a_users_function_gives_pictures_of_any_size(tmp_path, cache):
     for function in ("arrays", "files", "paths"):
         named = Spec.model_validate({"name": "t", "data": {**data, "source": f"./own.py:{function}"}})
         assert ingest(named, tmp_path, cache).column("image").to_pylist() == [bytes([7] * 4)] * 2
+
+
+def test_a_large_parquet_file_is_mapped_below_the_cache_and_has_the_same_rows(tmp_path, monkeypatch):
+    rows = pa.table({"x": list(range(40)), "y": ["no", "yes"] * 20})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    monkeypatch.setattr("tasks.tools.sources.mapped_table", functools.partial(mapped_table, large=1))
+    assert ingest(spec("rows.parquet"), tmp_path, tmp_path / "cache").equals(rows)
+    assert not list((tmp_path / "cache").iterdir())
