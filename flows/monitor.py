@@ -11,10 +11,12 @@ from prefect.runtime import flow_run
 from prefect.states import Completed
 
 from flows.console import reporting
+from models.errors import LooplineError
 from models.readable import readable
 from models.serving.registry import champion_words
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
+from tasks.operations.arrivals import announce
 from tasks.platform import idle_monitoring
 from tasks.platform.report_pages import address_of
 
@@ -53,9 +55,6 @@ def monitor(project: str) -> State[Any]:
 @task(name="arrive", task_run_name="arrive", cache_policy=NO_CACHE, persist_result=False)
 def arrive(project: Project) -> bool:
     """Send events for new data and labels; return whether the source could be checked: an error is logged alone."""
-    from models.errors import LooplineError
-    from tasks.operations.arrivals import announce
-
     try:
         announce(project)
     except LooplineError as error:

@@ -21,6 +21,7 @@ from models.errors import DataError, GateRefused
 from models.triggers.signal import Decision, Kind, Signal, clock
 from tasks.host import stores
 from tasks.host.workspace import Project, Workspace
+from tasks.loop.champion import champion_stays
 from tasks.operations import retrain as retraining
 
 
@@ -93,7 +94,6 @@ def _kind(trigger: Kind) -> Kind:
 def _carried_round(project: Project, decision: Decision) -> dict[str, Any] | State[Any]:
     """Run the loop with the policy's overrides of the spec; rejected data ends the run in the state Rejected."""
     from flows.train import opened, round_trip  # heavy (numpy, pyarrow): a run that only waits must not import them
-    from tasks.loop.champion import champion_stays
     from tasks.operations.reap import reap
 
     overrides, refresh = retraining.loop_overrides(project)

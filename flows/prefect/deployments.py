@@ -21,8 +21,10 @@ from models.errors import LooplineError, StoreError
 from models.project_spec.blocks import Spec
 from models.project_spec.schedule import Schedule, parse
 from tasks.host.workspace import Project, Workspace
+from tasks.prefect import automations
 from tasks.prefect.events import TAG
 from tasks.prefect.flow_runs import BUSY, move_waiting
+from tasks.prefect.notifications import make_blocks
 from tasks.prefect.worker import POOL, pool_of
 
 if TYPE_CHECKING:
@@ -304,9 +306,6 @@ def _automate(
     deployments: dict[tuple[str, str], UUID],
 ) -> None:
     """Apply the automations of these projects and of the pool; remove those of projects that are gone."""
-    from tasks.prefect import automations
-    from tasks.prefect.notifications import make_blocks
-
     specs_of_automations = automations.of_pool(
         pool, os.environ["PREFECT_API_URL"].removesuffix("/api"), make_blocks(client, pool)
     )

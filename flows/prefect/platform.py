@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable
 from typing import Literal
 
+from flows.prefect.deployments import deploy, import_flows
 from models.errors import StoreError
 from tasks.host import database, server_access
 from tasks.host.workspace import Workspace
@@ -52,14 +53,12 @@ def _import_ahead(workspace: Workspace) -> None:
             return  # the later wait for the health check reports the problem
         time.sleep(ADDRESS_POLL_S)
     tell_prefect(workspace)
-    from flows.prefect.deployments import import_flows
 
     import_flows()
 
 
 def _deploy(workspace: Workspace, note: Callable[[str], None]) -> None:
     tell_prefect(workspace)
-    from flows.prefect.deployments import deploy
 
     plans = deploy(workspace, workspace.projects(), note=note)
     scheduled = sum(plan.schedule is not None for plan in plans)

@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import json
 import sqlite3
+import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -200,8 +201,6 @@ def is_more(rows: Mapping[str, int], seeds: Mapping[str, int]) -> bool:
 
 def _same_tables(read: Connection, write: Connection, where: str) -> list[Table]:
     """Return the target's tables, which must be those of the source."""
-    import warnings
-
     metadata = MetaData()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", SAWarning)  # of indexes on expressions

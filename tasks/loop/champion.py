@@ -19,6 +19,7 @@ from models.serving.registry_comparison import Projection
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.mlflow import registry_reader
+from tasks.mlflow.embedded_store import settle
 from tasks.state import registered_models
 
 if TYPE_CHECKING:
@@ -82,8 +83,6 @@ def look_after_loop(workspace: Workspace, model: str) -> None:
 
     So the next command knows by the file's time whether it must import MLflow; see `look_if_moved`.
     """
-    from tasks.mlflow.embedded_store import settle
-
     uri = os.environ["MLFLOW_TRACKING_URI"]
     if stores.is_embedded(uri):
         with contextlib.suppress(StoreError, GateRefused, sqlite3.Error):

@@ -18,6 +18,7 @@ from tasks.host.leases import is_leased
 from tasks.host.locks import tried
 from tasks.host.tables import decisions, loops, outbox
 from tasks.host.workspace import Project, Workspace
+from tasks.state.predictions import new_labels
 
 if TYPE_CHECKING:
     from sqlalchemy import Connection, RowMapping
@@ -247,7 +248,6 @@ def _upsert(connection: Connection, project: str, order: str, values: dict[str, 
 
 def _new_labels(state: Path, loops: list[PastLoop]) -> int:
     from tasks.state.ingest_segments import receive
-    from tasks.state.predictions import new_labels
 
     with contextlib.suppress(StoreError):  # lock busy or disk full: waiting labels count the next time
         receive(state)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import os
 import sqlite3
 from collections.abc import Mapping
@@ -95,8 +96,6 @@ def make_tables(uri: str) -> None:
     Raises:
         SQLAlchemyError: The database cannot be used.
     """
-    import logging
-
     from mlflow.db import commands  # `mlflow db upgrade`; all of `mlflow.cli` takes 1.6 CPU-s more to import
 
     for name in ("alembic", "mlflow"):

@@ -9,6 +9,8 @@ from importlib.metadata import version as metadata_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from models.files import write_text
 from models.inference import portable
 from models.inference.portable import COLUMN, LABELS, MODEL_FILE
@@ -98,7 +100,6 @@ def model_signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:
     Columns are not declared: MLflow would check their types before the model's code reads them, and refuse the whole
     numbers of a column of numbers, and a category that pandas read as a number. The code has the one rule for values.
     """
-    import numpy as np
     from mlflow.models import ModelSignature, infer_signature
     from mlflow.types import ColSpec, DataType, Schema, TensorSpec
     from mlflow.types.schema import Array

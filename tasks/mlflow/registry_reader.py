@@ -6,6 +6,7 @@ second: a loop with nothing to do, every plan and every status avoid it.
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import json
 import os
@@ -299,7 +300,5 @@ def authorization() -> dict[str, str]:
         return {"Authorization": f"Bearer {token}"}
     user, password = os.environ.get("MLFLOW_TRACKING_USERNAME"), os.environ.get("MLFLOW_TRACKING_PASSWORD")
     if user and password:
-        import base64
-
         return {"Authorization": "Basic " + base64.b64encode(f"{user}:{password}".encode()).decode()}
     return {}

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from models.backtest import periods as cutting
 from models.backtest.periods import LabelClock, Period, PeriodRule
 from models.backtest.policies import DEFAULT, EVERY, Policy, drafted, plain
+from models.backtest.regret import FEW_PERIODS, Backtest, BacktestPeriod, policy_regrets, recommended, summary
 from models.backtest.replay import PolicyHistory, replay
 from models.errors import UsageError
 from models.files import write_json, write_text
@@ -30,7 +31,6 @@ from tasks.ranks.rank_pool import RankPool
 
 if TYPE_CHECKING:
     from models.backtest.periods import TimeOrderedRows
-    from models.backtest.regret import Backtest
 
 RESULT_FILE = "backtest.json"
 PAGE_FILE = "backtest.html"
@@ -159,8 +159,6 @@ def _replayed(
 def _weighed(
     project: Project, spec: Spec, world: BacktestCache, past: TimeOrderedRows, plan: _Plan, courses: list[PolicyHistory]
 ) -> Backtest:
-    from models.backtest.regret import FEW_PERIODS, Backtest, BacktestPeriod, policy_regrets, recommended, summary
-
     by_name = {period.name: period for period in plan.replayed}
     metric = metric_of(spec.goal, world.preparation(courses[0].first.model), project.folder)
     served = {(step.model, step.period) for course in courses for step in course.steps}

@@ -22,15 +22,26 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from models.backtest.contest import RESAMPLES, Score, contest, score
+from models.backtest.monitor import PastPredictions, assess_window, inputs_of, signals_of
+from models.backtest.period_rows import prepare_known, rows_predicted, write_period
 from models.backtest.periods import Period, RowRange, TimeOrderedRows
 from models.backtest.replay import TrainingOutcome, VerdictOutcome
+from models.data.encode import write_tensors
+from models.data.feeds import feeds, targets
 from models.data.preparation import PREPARATION_FILE, Preparation
 from models.data.weights import raw_weights
 from models.errors import DataError, TrainingError
 from models.files import read_json, replacing_folder, sha256, storing, write_json
 from models.inference.portable import MODEL_FILE
+from models.inference.predict import predict
 from models.judge.verdict import Verdict
 from models.metrics.metrics import metric_of
+from models.monitoring.assess import AssessmentRules
+from models.monitoring.build import build
+from models.monitoring.contract import bounds_of
+from models.monitoring.reference import Reference
+from models.monitoring.report import WindowReport
 from models.nets.catalogue import net_name
 from models.pipeline.keys import Parts, key_of
 from models.pipeline.steps import BY_NAME, ENCODING_CODE, EXPORT_CODE, INPUT_ROWS
@@ -46,13 +57,8 @@ from tasks.ranks.rank_pool import RankPool, default_threads
 from tasks.state.keyed_cache import KeyedCache, arrays, document
 
 if TYPE_CHECKING:
-    from models.backtest.contest import Score
-    from models.backtest.monitor import PastPredictions
     from models.judge.verdict import Estimate
     from models.metrics.metrics import Metric
-    from models.monitoring.assess import AssessmentRules
-    from models.monitoring.reference import Reference
-    from models.monitoring.report import WindowReport
     from models.triggers.signal import Signal
 
 FOLDER = "backtest"
@@ -196,9 +202,6 @@ class BacktestCache:
 
     def monitor(self, model: str, since: Period, now: Period, labelled: int) -> list[Signal]:
         """Return the signals that live monitoring would send for all of the model's predictions and known labels."""
-        from models.backtest.monitor import PastPredictions, signals_of
-        from models.monitoring.report import WindowReport
-
         periods = [rows for rows in self._periods if since.first <= rows.first < now.stop]
         served = PastPredictions.joined([self.predictions(model, rows) for rows in periods])
         watched, reports, key = self._watched(model), list[WindowReport](), ""
@@ -219,8 +222,6 @@ class BacktestCache:
     def _window(
         self, model: str, served: PastPredictions, part: slice, labelled: int, before: list[WindowReport]
     ) -> WindowReport:
-        from models.backtest.monitor import assess_window, inputs_of
-
         rows, preparation = served.row[part], self.preparation(model)
         stop = int(rows[-1]) + 1
         inputs = inputs_of(
@@ -230,9 +231,6 @@ class BacktestCache:
 
     def _watched(self, model: str) -> AssessmentRules:
         """Return the rules that assess a model's windows: its reference, and the metric of its own verdict."""
-        from models.monitoring.assess import AssessmentRules
-        from models.monitoring.contract import bounds_of
-
         if model not in self._watches:
             spec, reference = self._spec, self._reference(model)
             self._watches[model] = AssessmentRules(
@@ -251,9 +249,6 @@ class BacktestCache:
 
     def _reference(self, model: str) -> Reference:
         """Return a model's monitoring reference, built by today's monitoring code."""
-        from models.monitoring.build import build
-        from models.monitoring.reference import Reference
-
         folder, key = self._model_folder(model), self._key("references", {"model": model})
         make = functools.partial(build, folder / PREPARED, folder / MODEL_FILE, self.preparation(model))
         return self._entries["references"].get(key, document(Reference), make)
@@ -263,8 +258,6 @@ class BacktestCache:
 
         `best` is the best champion so far.
         """
-        from models.backtest.contest import contest
-
         best = None if best == champion else best
         rivals = {"input:champion": champion or "", **({"input:best champion so far": best} if best else {})}
         key = self._key("verdicts", {"input:challenger": challenger, **rivals})
@@ -275,15 +268,11 @@ class BacktestCache:
 
     def predictions(self, model: str, rows: RowRange) -> PastPredictions:
         """Return a model's predictions of some rows and the true values, in time order."""
-        from models.backtest.monitor import PastPredictions
-
         make = functools.partial(self._predict, model, rows)
         return PastPredictions(**self._entries["predictions"].get(self._prediction_key(model, rows), arrays(), make))
 
     def score(self, model: str, period: Period, metric: Metric) -> Score:
         """Return the goal's metric of a model in a period."""
-        from models.backtest.contest import RESAMPLES, Score, score
-
         rows, seed = RowRange(period.first, period.stop), self._spec.train.seed
         name = self._spec.data.weight
         inputs: Parts = {"predictions": self._prediction_key(model, rows), "resamples": RESAMPLES, "seed": seed}
@@ -333,9 +322,6 @@ class BacktestCache:
 
     def _make(self, key: str, rows: RowRange, newest: int | None, start: str | None) -> dict[str, Any]:
         """Prepare, train and export, continuing after a kill; `trained.json` is written last."""
-        from models.backtest.period_rows import prepare_known
-        from models.data.encode import write_tensors
-
         folder = self._model_folder(key)
         with storing(folder):
             folder.mkdir(parents=True, exist_ok=True)
@@ -403,10 +389,6 @@ class BacktestCache:
         return InitialWeights(weights=weights, sha256=weights_sha256(weights), label=f"the champion {model[:8]}")
 
     def _predict(self, model: str, rows: RowRange) -> dict[str, Any]:
-        from models.backtest.period_rows import rows_predicted, write_period
-        from models.data.feeds import feeds, targets
-        from models.inference.predict import predict
-
         preparation: Preparation = self.preparation(model)
         with tempfile.TemporaryDirectory(dir=self._project.workspace.cache) as place:
             folder = Path(place) / "period"

@@ -26,6 +26,8 @@ from tasks.host import database, stores
 from tasks.host.object_store import object_store
 from tasks.host.ports import holder, taken_ports
 from tasks.host.workspace import CLONE, Workspace
+from tasks.mlflow import registry_reader
+from tasks.mlflow.lost_store import refuse_lost_file
 from tasks.operations.registered import clashes, registered
 from tasks.platform.platform import LEAST_FREE_BYTES
 from tasks.platform.service_main import marked
@@ -199,9 +201,6 @@ def _tools(_: Workspace) -> Finding:
 
 
 def _tracking(workspace: Workspace) -> Finding:
-    from tasks.mlflow import registry_reader
-    from tasks.mlflow.lost_store import refuse_lost_file
-
     uri = stores.environment(workspace)["MLFLOW_TRACKING_URI"]
     where = "embedded (SQLite in .loopline/)" if stores.is_embedded(uri) else "a server or database elsewhere"
     try:

@@ -7,6 +7,8 @@ from typing import TYPE_CHECKING
 from models.data.preparation import Preparation
 from models.errors import UsageError
 from models.nets.catalogue import by_descent
+from models.nets.sizes import Sizes
+from models.planner.machines import detect_machine, read_machine
 from models.project_spec.blocks import Spec
 from models.training.families import families_of, nets_of
 from tasks.host.workspace import Project
@@ -38,9 +40,7 @@ def plan_cluster(project: Project, spec: Spec, cluster: str) -> PlanningResult:
             f"{project.prepared}: no prepared data, whose shapes the net is built for: "
             f"`loopline run {spec.name}` prepares it"
         )
-    from models.nets.sizes import Sizes
     from models.planner.candidates import Candidate
-    from models.planner.machines import detect_machine, read_machine
     from models.planner.memory import TrainingShape
     from models.planner.planning import plan
     from models.planner.profile import Profiler

@@ -18,6 +18,8 @@ from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 from uuid import UUID
 
+from pydantic import SecretStr
+
 from models.errors import UsageError
 from tasks.prefect.events import CHAMPION_MOVED, DECISION_MADE, LOOP_ENDED, SIGNALS
 
@@ -111,7 +113,6 @@ def make_blocks(client: SyncPrefectClient, pool: str) -> dict[str, UUID]:
 def _block(variable: str, address: str, token: str, pool: str) -> Any:
     from prefect.blocks.fields import SecretDict
     from prefect.blocks.notifications import CustomWebhookNotificationBlock, SlackWebhook
-    from pydantic import SecretStr
 
     if variable != WEBHOOK:
         return SlackWebhook(url=SecretStr(address))  # Prefect passes it to Apprise, which supports mailto too

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field
 
 from models.data.preparation import PREPARATION_FILE, ClassHead, Preparation
 from models.errors import LooplineError
+from models.feedback.label_text import label_values
 from models.judge.verdict import Estimate
 from models.kinds.task import PerTask
 from models.metrics.classification import ClassScores, Decision
@@ -121,8 +122,6 @@ def _answering(state: Path, release: Release | None, num_workers: int) -> list[R
 
 def compared(project: Project, spec: Spec, version: str) -> ShadowComparison:
     """Compare a shadow's predictions with the served ones, on the last predictions that it processed."""
-    from models.feedback.label_text import label_values
-
     state = project.state(spec.name)
     folder = project.workspace.cache / "models" / spec.name / version
     preparation = Preparation.load(folder)

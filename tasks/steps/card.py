@@ -8,14 +8,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from models.data.preparation import Preparation
+from models.export.variants import VariantMeasurement
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.identity.equal_share import EqualRows
+from models.judge.importance import Importances
+from models.judge.next_steps import next_steps
+from models.judge.verdict import Verdict
 from models.kinds.data_kind import PerDataKind
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
 from models.project_spec.frequency import ROWS
 from models.project_spec.references import short_name
+from models.report.inputs import input_rows
+from models.report.training_figures import learning_curves
 from models.training.costs.summary import Costs, of_results
 from models.training.families import chosen_net
 from models.training.job import LONGER, REFIT
@@ -83,10 +89,7 @@ def _show_in_dvc(loop: Loop) -> None:
 
 
 def _card(loop: Loop, inputs: Inputs) -> Any:
-    from models.export.variants import VariantMeasurement
-    from models.judge.verdict import Verdict
     from models.report.card import Card
-    from models.report.inputs import input_rows
 
     judged = Verdict.model_validate_json(inputs["judge"].file("verdict.json").read_text())
     preparation = Preparation.load(inputs["export"].folder)
@@ -179,14 +182,10 @@ def _refit(used: dict[str, Any] | None) -> dict[str, str]:
 
 
 def _next_steps(verdict: Any) -> list[str]:
-    from models.judge.next_steps import next_steps
-
     return next_steps(verdict)
 
 
 def _importances(inputs: Inputs) -> Any:
-    from models.judge.importance import Importances
-
     measured = inputs["judge"].result.get("importances")
     return Importances.model_validate(measured) if measured else None
 
@@ -215,7 +214,6 @@ def _costs(search: dict[str, Any], trained: dict[str, Any]) -> dict[str, Any]:
 
 def _figures(inputs: Inputs) -> list[Any]:
     from models.report.card import Figure
-    from models.report.training_figures import learning_curves
 
     trained = inputs["train"].result
     pictures = [

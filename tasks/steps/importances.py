@@ -5,14 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
+import numpy as np
+
+from models.data.preparation import Preparation
+from models.inference.portable import MODEL_FILE
+from models.inference.predict import predict
+from models.judge.importance import MOST_ROWS, columns_of, measure_importances
 from models.metrics.metrics import metric_of
 from models.project_spec.blocks import Spec
 from tasks.loop.loop import Inputs
 
 if TYPE_CHECKING:
     from pathlib import Path
-
-    import numpy as np
 
     from models.judge.importance import Feed, Importances
 
@@ -27,14 +31,8 @@ def importances(inputs: Inputs, spec: Spec, folder: Path) -> Importances | None:
         spec: The project's spec.
         folder: The project's folder, in which its own metric lies.
     """
-    import numpy as np
-
     from models.data import feeds
-    from models.data.preparation import Preparation
     from models.data.weights import weights_of
-    from models.inference.portable import MODEL_FILE
-    from models.inference.predict import predict
-    from models.judge.importance import MOST_ROWS, columns_of, measure_importances
 
     prepared, graph = inputs["prepare"].folder, inputs["export"].file(MODEL_FILE)
     preparation = Preparation.load(inputs["export"].folder)

@@ -20,6 +20,7 @@ from models.kinds.data_kind import PerDataKind
 from models.metrics.metrics import METRICS, Metric, is_of_numbers, measure, metric_name, metric_of
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
+from models.report.training_figures import search_figures
 from models.training.checkpoints.finished import read_finished
 from models.training.costs.summary import Costs, total
 from models.training.costs.work import net_s, work_s
@@ -431,8 +432,6 @@ class _Search:
         return choice.choose(trials, self._candidates(going_on, num_candidates), self._first_round)
 
     def _log_pictures(self, trials: list[Trial], importances: Mapping[str, float], best: Trial) -> None:
-        from models.report.training_figures import search_figures
-
         log = [path for path, dimension in self._space.dimensions.items() if dimension.log]
         figures = search_figures(trials, best, importances, self._metric, self._direction, log)
         for name, content in figures.items():

@@ -17,6 +17,7 @@ from models.project_spec.reserved_columns import ROW_COLUMN
 from models.sources.mapped import mapped_table
 from models.sources.read import read_table, write_table
 from models.validation.expectations import prepared_checks, raw_checks, reference
+from models.validation.single_predictors import single_predictors
 from tasks.loop.champion import champion_stays
 from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
 from tasks.loop.loop_pages import keep_page
@@ -62,7 +63,6 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
         GateRefused: A rejecting expectation failed.
         DataError: Great Expectations could not evaluate a check.
     """
-    from models.validation.single_predictors import single_predictors
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
 
