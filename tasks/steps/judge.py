@@ -6,14 +6,24 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
+from models.data.preparation import KNOWN_ROWS_FILE, ROWS_FILE, Preparation
 from models.errors import DataError
 from models.files import write_bytes, write_text
+from models.identity.equal_share import EqualRows
+from models.inference.portable import MODEL_FILE
+from models.judge.decide import judge as decide
+from models.judge.evidence import Evidence
 from models.judge.verdict import Parity, Verdict
 from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS
+from models.metrics.classification import missed_classes
+from models.metrics.language import bz2_bits_per_char
 from models.metrics.metrics import metric_of
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
+from models.report.verdict_figures import verdict_figures
 from tasks.host.workspace import Project
 from tasks.loop.champion_parts import Rival
 from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
@@ -22,11 +32,6 @@ from tasks.steps.importances import importances
 from tasks.steps.rivals import FrozenRows, best_champion, champion, predictions, serving_cost
 
 if TYPE_CHECKING:
-    import numpy as np
-
-    from models.data.preparation import Preparation
-    from models.identity.equal_share import EqualRows
-    from models.judge.evidence import Evidence
     from models.project_spec.blocks import Spec
 
 SHOWN = 5
@@ -82,9 +87,6 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
 
 def _missed_classes(inputs: Inputs, evidence: Evidence, spec: Spec) -> str:
     """Return a warning of classes that the challenger never predicts; empty if there are none."""
-    from models.data.preparation import Preparation
-    from models.metrics.classification import missed_classes
-
     if not TASKS[evidence.task].has_classes:
         return ""
     classes = Preparation.load(inputs["prepare"].folder).target.class_names
@@ -107,8 +109,6 @@ def weighing(spec: Spec) -> str:
 
 def class_rows(prepared: Path, names: Sequence[str]) -> dict[str, Any]:
     """Return the names and the training rows of the classes as fields of the evidence; empty where rows have no one."""
-    import numpy as np
-
     from models.data import feeds
 
     target = feeds.targets(prepared, "train") if names else None
@@ -123,7 +123,6 @@ def reasons_to_wait(rival: Rival, prepared: Path, preparation: Preparation, equa
     The rows are read again for the columns that alone predict the target: validation's own result would judge the model
     anew when only an expectation changed.
     """
-    from models.data.preparation import ROWS_FILE
     from models.sources.mapped import mapped_table
     from models.validation.single_predictors import single_predictors
 
@@ -135,9 +134,6 @@ def reasons_to_wait(rival: Rival, prepared: Path, preparation: Preparation, equa
 
 def _write_known_rows(inputs: Inputs, folder: Path) -> Path:
     """Write the rows that the challenger knows; they are stored with its version, for when it is the champion."""
-    import numpy as np
-
-    from models.data.preparation import KNOWN_ROWS_FILE, Preparation
     from models.judge.held_out import known_rows
 
     prepared = inputs["prepare"].folder
@@ -146,8 +142,6 @@ def _write_known_rows(inputs: Inputs, folder: Path) -> Path:
 
 
 def _verdict(spec: Spec, project: Project, evidence: Evidence) -> Verdict:
-    from models.judge.decide import judge as decide
-
     goal = spec.goal
     metric = metric_of(goal, evidence, project.folder)
     return decide(
@@ -162,7 +156,6 @@ def _verdict(spec: Spec, project: Project, evidence: Evidence) -> Verdict:
 
 def _write_predictions(inputs: Inputs, folder: Path, evidence: Evidence) -> Path:
     """Write the challenger's predictions; they are stored with its version, for when it is the best champion so far."""
-    from models.data.preparation import Preparation
     from models.judge.held_out import example_rows
     from models.judge.stored_predictions import PREDICTIONS_FILE, StoredPredictions
 
@@ -176,11 +169,7 @@ def _write_predictions(inputs: Inputs, folder: Path, evidence: Evidence) -> Path
 def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.ndarray | None]:
     """Return the evidence on all test rows, and which of them the champion knows; None if it has no such record."""
     from models.data import feeds
-    from models.data.preparation import Preparation
     from models.data.weights import weights_of
-    from models.identity.equal_share import EqualRows
-    from models.inference.portable import MODEL_FILE
-    from models.judge.evidence import Evidence
     from models.judge.held_out import baseline_of, with_clusters
 
     prepared, exported = inputs["prepare"].folder, inputs["export"]
@@ -264,7 +253,6 @@ def _compressor(
     spec: Spec, project: Project, prepared: Path, preparation: Preparation, baseline: str
 ) -> dict[str, float]:
     from models.data.text import text_of
-    from models.metrics.language import bz2_bits_per_char
 
     characters = preparation.required_characters
     train, test = (text_of(prepared, split, characters) for split in ("train", "test"))
@@ -287,9 +275,6 @@ _REFERENCES: PerDataKind[Callable[[Spec, Project, Path, Preparation, str], dict[
 
 def _draw(outbox: Outbox, prepared: Path, folder: Path, verdict: Verdict, evidence: Evidence) -> None:
     """Draw the verdict's figures, for MLflow and for the card."""
-    from models.data.preparation import Preparation
-    from models.report.verdict_figures import verdict_figures
-
     target = Preparation.load(prepared).target
     for name, content in verdict_figures(evidence, verdict, target).items():
         path = folder / "figures" / f"{name}.svg"
