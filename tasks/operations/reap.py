@@ -60,15 +60,15 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
     """
     api = PrefectServer(workspace).api()
     is_silent = api is not None and not is_healthy(api)  # each question to it would wait for half a minute
-    asked = None if is_silent else api
-    lines = [*_orphans(workspace), *_removed(half_written.of_workspace(workspace)), *_task_runs(workspace, asked)]
+    api = None if is_silent else api
+    lines = [*_orphans(workspace), *_removed(half_written.of_workspace(workspace)), *_task_runs(workspace, api)]
     folders = {path.name for path in (workspace.state / "projects").glob("*") if path.is_dir()}
     names = {name for name in folders if re.fullmatch(NAME_PATTERN, name)} | set(workspace.folders())
     for name in sorted(names & {only} if only else names):
         state = workspace.state / "projects" / name
         with storing(state):
             state.mkdir(parents=True, exist_ok=True)  # the loops of another machine have no folder here
-        cancelled = _cancelled_loop(asked, state)
+        cancelled = _cancelled_loop(api, state)
         with tried(state / LOOP_LOCK) as free:  # false while a living loop holds it
             if free and not is_leased(workspace.state, lease_of(state)):  # by a loop of another machine
                 lines += _project(workspace, state, cancelled)
