@@ -1,7 +1,7 @@
 import pytest
 from pydantic import ValidationError
 
-from models.project_spec.blocks import Data
+from models.project_spec.data import Data, SqlQuery
 
 
 @pytest.mark.parametrize(
@@ -79,3 +79,32 @@ SHAPES = {"image": {"height": 2, "width": 2}, "window": {"length": 6, "horizon":
 def test_the_shape_of_another_kind_is_refused_as_no_stage_would_ask_the_same_of_it(key, kind):
     with pytest.raises(ValueError, match=f"`data.{key}` is for {kind}, but kind is table: say `kind: {kind}`"):
         Data.model_validate({"source": "a.csv", "target": "y", key: SHAPES[key]})
+
+
+def _query(**keys: str) -> SqlQuery:
+    return SqlQuery(**{"sql": "select * from orders", "at": "${WAREHOUSE_URL}", **keys})
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        ({"at": "postgresql://ada:hush@host/shop"}, "holds a password"),
+        ({"at": "postgresql://host/shop?password=hush"}, "holds a password"),
+        ({"at": "shop"}, "expected .* or an address such as postgresql:"),
+        ({"sql": "-- all of them\ndelete from orders"}, "begins with delete, expected one query"),
+    ],
+)
+def test_a_query_that_writes_and_a_password_are_refused(keys: dict[str, str], message: str) -> None:
+    with pytest.raises(ValidationError, match=message):
+        _query(**keys)
+
+
+def test_a_password_may_be_a_variable() -> None:
+    assert _query(at="postgresql://ada:${SECRET}@host/shop").at == "postgresql://ada:${SECRET}@host/shop"
+    assert _query(sql="with x as (select 1) select * from x;").sql == "with x as (select 1) select * from x"
+
+
+def test_a_cursor_needs_an_id() -> None:
+    with pytest.raises(ValidationError, match=r"source\.cursor needs `id`"):
+        Data(source=_query(cursor="updated_at"), target="y")
+    assert Data(source=_query(cursor="updated_at"), target="y", id="id").source == _query(cursor="updated_at")
