@@ -37,6 +37,4 @@ def alike_pictures(table: pa.Table, data: Data, names: Sequence[str] = ()) -> li
     shown = "; ".join(
         " and ".join(names[row] if names else f"row {row + 1}" for row in pair) for pair in pairs[:_MOST_SHOWN]
     )
-    return [
-        f"{len(pairs):,} pictures equal another one with another target, such as {shown}: keep the right one of each"
-    ]
+    return [f"{len(pairs):,} pictures equal another that has another target, such as {shown}: keep the right one"]

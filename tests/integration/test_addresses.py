@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import boto3
@@ -11,9 +12,12 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import requests
+from deltalake import write_deltalake
+from PIL import Image
 
 from models.errors import StoreError
 from models.pipeline.steps import BY_NAME
+from models.sources.read import read_source
 from models.sources.remote_files import listed
 from models.sources.schemes import scheme_of
 from models.sources.source import LastIngest, Source
@@ -75,6 +79,41 @@ def test_a_pattern_names_files_of_several_folders(store: Any) -> None:
     assert [file.name for file in listed(f"s3://{BUCKET}/trips/city=*/a.parquet")] == [
         "city=Bern/a.parquet",
         "city=Oslo/a.parquet",
+    ]
+
+
+def test_a_delta_table_is_its_newest_version(store: Any, tmp_path: Path) -> None:
+    write_deltalake(tmp_path / "trips", pa.table({"x": [1, 2]}))
+    write_deltalake(tmp_path / "trips", pa.table({"x": [3]}), mode="overwrite")
+    for file in (tmp_path / "trips").rglob("*"):
+        if file.is_file():
+            store.upload_file(str(file), BUCKET, f"delta/{file.relative_to(tmp_path / 'trips')}")
+    assert read_source(sources.fetch(f"s3://{BUCKET}/delta", tmp_path / "cache")).to_pylist() == [{"x": 3}]
+
+
+def test_names_with_spaces_and_quotes_are_names(store: Any, tmp_path: Path) -> None:
+    store.put_object(Bucket=BUCKET, Key='my trips/it\'s "here".csv', Body=b"x,y\n1,2\n")
+    address = f's3://{BUCKET}/my trips/it\'s "here".csv'
+    assert read_source(sources.fetch(address, tmp_path)).to_pylist() == [{"x": 1, "y": 2}]
+
+
+def test_pictures_and_the_table_that_names_them_lie_under_one_address(trips: Project, store: Any) -> None:
+    content = io.BytesIO()
+    Image.new("L", (9, 9)).save(content, "PNG")
+    for number in range(12):
+        store.put_object(Bucket=BUCKET, Key=f"pets/files/{number}.png", Body=content.getvalue())
+    labels = "photo,kind\n" + "".join(f"files/{number}.png,{number % 2}\n" for number in range(12))
+    store.put_object(Bucket=BUCKET, Key="pets/labels.csv", Body=labels.encode())
+    trips.spec_path.write_text(
+        f"name: trips\ndata: {{source: 's3://{BUCKET}/pets', target: kind, kind: image, image: {{column: photo, "
+        "height: 4, width: 4, resize: crop}}\n"
+    )
+    notes: list[str] = []
+    table = sources.ingest(trips.spec(), trips.folder, trips.workspace.cache / "sources", notes.append)
+    assert {len(value) for value in table.column("photo").to_pylist()} == {16}
+    assert notes == [
+        "6 pictures equal another that has another target, such as files/0.png and files/1.png; files/0.png and "
+        "files/3.png: keep the right one"
     ]
 
 

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 import pytest
+from PIL import Image
 
 from models.errors import DataError, UsageError
 from models.project_spec.reader import read_spec
@@ -110,3 +111,24 @@ def test_an_unknown_example_is_refused_with_the_known_ones(tmp_path: Path) -> No
     with pytest.raises(UsageError, match="expected one of batch, own-net, own-source, pictures, series, table, texts"):
         copy_example(Workspace(tmp_path), "mine", "tables")
     assert not (tmp_path / "projects").exists()
+
+
+def test_a_source_is_named_as_the_spec_will_name_it(
+    data: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    workspace = Workspace(tmp_path / "workspace")
+    (tmp_path / "code.py").write_text(f"import pandas as pd\n\n\ndef load():\n    return pd.read_csv({str(data)!r})\n")
+    named = {str(data): str(data), "cust*.csv": f"file://{tmp_path}/cust*.csv", f"file://{data}": f"file://{data}"}
+    for text, source in named.items():
+        assert origin_of(workspace, text).source == source
+    project = make_project(workspace, "own", origin_of(workspace, "./code.py:load"), "left")
+    assert (project.spec().data.source, (project.folder / "code.py").is_file()) == ("./code.py:load", True)
+
+
+def test_a_folder_of_pictures_is_not_copied(tmp_path: Path) -> None:
+    for name in ("cat", "dog"):
+        (tmp_path / "pets" / name).mkdir(parents=True)
+        Image.new("RGB", (8, 8)).save(tmp_path / "pets" / name / "a.png")
+    data = make_project(Workspace(tmp_path), "pets", tmp_path / "pets").spec().data
+    assert (data.source, data.target, data.kind) == (str(tmp_path / "pets"), "class", "image")

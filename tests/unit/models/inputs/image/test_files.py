@@ -9,6 +9,7 @@ import pytest
 from PIL import Image as Pillow
 
 from models.errors import DataError
+from models.inputs.image import files
 from models.inputs.image.files import with_pixels, with_plain_bytes
 from models.project_spec import own_reads
 from models.project_spec.blocks import Image
@@ -64,3 +65,22 @@ def test_a_broken_picture_is_named_by_its_row_with_a_cure(tmp_path, value, messa
     good = "a.png" if isinstance(value, str) else png()
     with pytest.raises(DataError, match=rf"data.image.column 'photo', row 12.*{message}.*or leave the row out"):
         with_pixels(pa.table({"photo": [good, value]}), IMAGE, tmp_path, first_row=11)
+
+
+def test_all_broken_pictures_are_counted_and_some_are_named(tmp_path) -> None:
+    rows = pa.table({"photo": [png(), b"?", b"!", b"#", b"%", b"&"]})
+    with pytest.raises(DataError, match=r"row 2: got 1 bytes .*; as are 4 more: row 3, row 4, row 5 and 1"):
+        with_pixels(rows, IMAGE, tmp_path)
+
+
+def test_many_pictures_are_the_same_as_few(tmp_path, monkeypatch) -> None:
+    rows = pa.table({"photo": [png(), png(255 - LEVELS)] * 5})
+    few = with_pixels(rows, IMAGE, tmp_path)
+    monkeypatch.setattr(files, "MAPPED_ROWS", 3)
+    assert with_pixels(rows, IMAGE, tmp_path).column("photo").to_pylist() == few.column("photo").to_pylist()
+
+
+def test_paths_need_a_shape(tmp_path) -> None:
+    rows = pa.table({"photo": ["a.png"]})
+    with pytest.raises(DataError, match=r"holds paths of pictures, such as \['a.png'\].*: say data.image.resize"):
+        with_pixels(rows, IMAGE.model_copy(update={"resize": None}), tmp_path)
