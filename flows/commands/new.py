@@ -29,8 +29,6 @@ def command(
 
     Example: loopline new churn --from customers.csv --target left
 
-    Example: loopline new leaves --from s3://lab/leaves/ --dry-run
-
     Example: loopline new digits --example pictures
     """
     if (data is None) == (example is None) or (example and (target or net)):

@@ -11,7 +11,8 @@ import pyarrow.feather
 import pyarrow.json
 
 from models.errors import DataError, one_line
-from models.sources import excel
+from models.sources.excel import SUFFIXES as WORKBOOKS
+from models.sources.excel import read_excel
 from models.sources.packed import arrow_input, open_unpacked
 
 OBJECT_BYTES = 64 << 20
@@ -78,7 +79,7 @@ FORMATS: dict[str, Callable[[Path], pa.Table]] = {
     ".feather": read_arrow,
     ".arrow": read_arrow,
     ".json": read_json,
-    **dict.fromkeys(excel.SUFFIXES, excel.read_excel),
+    **dict.fromkeys(WORKBOOKS, read_excel),
 }
 """The reader of each suffix; JSON may be compressed."""
 IN_FOLDERS = tuple(suffix for suffix in FORMATS if suffix != ".json")

@@ -61,14 +61,14 @@ def check_names(display_name: str, names: Sequence[PurePosixPath]) -> None:
             f"{display_name}: {others[0]} is no picture ({', '.join(SUFFIXES)}), as {len(others)} of {len(names)} "
             f"files: {_CURE}"
         )
-    classes = {text for name in names if is_picture(name) and (text := _class_of(name))}
-    if splits := sorted(text for text in classes if text.lower() in _SPLITS):
+    folders = {text for name in names if is_picture(name) and (text := _class_of(name))}
+    if splits := sorted(text for text in folders if text.lower() in _SPLITS):
         raise DataError(
             f"{display_name}: expected a folder for each class, got {splits[0]!r}, which is none: name the folder "
             "of the classes, such as .../train; Loopline keeps rows for tests itself (data.split)"
         )
-    if len(classes) < 2:
-        got = f"those of one class, {min(classes)!r}," if classes else "no folder with pictures"
+    if len(folders) < 2:
+        got = f"those of one class, {min(folders)!r}," if folders else "no folder with pictures"
         raise DataError(
             f"{display_name}: got {got} expected a folder for each of two classes or more, or a table of paths and "
             "targets beside the pictures"
