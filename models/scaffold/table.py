@@ -24,7 +24,7 @@ from models.scaffold.expectations import expectation_lines, yaml_text, yaml_valu
 from models.scaffold.roles import BEHAVES, NAMED, Panel, id_reason, is_date, panel_of, times_of_rows
 from models.scaffold.series import SeriesShape, recognise
 from models.scaffold.text_forms import TextForm, is_number_name, is_useless_as_text, text_forms
-from models.sources.sample import Sample, sample_of
+from models.sources.sample import TableSample, sample_of
 from models.validation.alike_classes import alike_classes
 from models.validation.expectations import TARGET_PRESENT
 
@@ -48,7 +48,11 @@ Formats = Mapping[str, str]
 
 
 def guess_spec(
-    data: Path | Sample, name: str, target: str | None = None, source: str | None = None, formats: Formats | None = None
+    data: Path | TableSample,
+    name: str,
+    target: str | None = None,
+    source: str | None = None,
+    formats: Formats | None = None,
 ) -> str:
     """Return the text of a valid `project.yaml` for a table, with comments.
 
@@ -63,8 +67,7 @@ def guess_spec(
         DataError: The file cannot be read, or the target is of a type that cannot be predicted.
         UsageError: The target does not exist, or has no values to learn.
     """
-    sample = data if isinstance(data, Sample) else sample_of(data)
-    source = source or str(data)
+    sample, source = data if isinstance(data, TableSample) else sample_of(data), source or str(data)
     table = with_dates(sample.table, formats or {})
     target = target or guess_target(table)
     targets = _target_names(target, table.column_names)
@@ -100,7 +103,7 @@ def guess_spec(
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _size(sample: Sample) -> str:
+def _size(sample: TableSample) -> str:
     """Return how many rows there are, and how many of them a sample has."""
     if sample.is_whole:
         return f"{sample.num_rows} rows"

@@ -11,10 +11,10 @@ import pyarrow as pa
 
 from models.errors import DataError
 from models.sources.delimiter import PARQUET, SUFFIXES, TEXT
-from models.sources.delta import delta_files, is_delta
 from models.sources.formats import FORMATS, IN_FOLDERS
 from models.sources.packed import split_part, suffix_of
 from models.sources.picture_folders import SUFFIXES as PICTURES
+from models.sources.readers.delta import delta_files, is_delta
 
 READABLE = (
     "a .csv, .tsv, .txt or .jsonl file (also .gz, .bz2, .xz, .zst or .zip), a .parquet, .feather or .arrow file, a "

@@ -11,9 +11,9 @@ import pyarrow.feather
 import pyarrow.json
 
 from models.errors import DataError, one_line
-from models.sources.excel import SUFFIXES as WORKBOOKS
-from models.sources.excel import read_excel
 from models.sources.packed import arrow_input, open_unpacked
+from models.sources.readers.excel import SUFFIXES as WORKBOOKS
+from models.sources.readers.excel import read_excel
 
 OBJECT_BYTES = 64 << 20
 """The longest object of JSON lines: pyarrow refuses one that does not fit into its block, of 1 MiB by default."""

@@ -70,8 +70,8 @@ def check_names(display_name: str, names: Sequence[PurePosixPath]) -> None:
     if len(folders) < 2:
         got = f"those of one class, {min(folders)!r}," if folders else "no folder with pictures"
         raise DataError(
-            f"{display_name}: got {got} expected a folder for each of two classes or more, or a table of paths and "
-            "targets beside the pictures"
+            f"{display_name}: got {got} expected a folder for each of two classes or more: make them, or put a table "
+            "of paths and targets beside the pictures"
         )
 
 

@@ -12,9 +12,9 @@ from urllib.parse import urlsplit
 
 from models.errors import DataError, StoreError, one_line, with_causes
 from models.sources.address import ADDRESS_SCHEMES, expanded, without_secrets
-from models.sources.delta import LOG
 from models.sources.folders import PREDICTIONS, is_hidden
 from models.sources.packed import split_text
+from models.sources.readers.delta import LOG
 
 CONNECT_S = 10
 READ_S = 60

@@ -32,7 +32,7 @@ _SEED = 7
 _LINES = (*SUFFIXES, ".jsonl", ".ndjson")
 
 
-class Sample(NamedTuple):
+class TableSample(NamedTuple):
     """Rows of a table.
 
     Attributes:
@@ -51,12 +51,12 @@ class Sample(NamedTuple):
         return self.num_first == self.num_rows
 
 
-def whole(table: pa.Table) -> Sample:
+def whole(table: pa.Table) -> TableSample:
     """Return a table as its own sample."""
-    return Sample(table, table.num_rows, table.num_rows)
+    return TableSample(table, table.num_rows, table.num_rows)
 
 
-def sample_of(path: Path) -> Sample:
+def sample_of(path: Path) -> TableSample:
     """Return a sample of a file's or folder's rows; the same one at each call.
 
     Raises:
@@ -69,14 +69,14 @@ def sample_of(path: Path) -> Sample:
         if num_rows * sizes[0].num_columns <= CELLS:
             return whole(read_source(path))
         parts = _of_files(path, files, max(1, CELLS // sizes[0].num_columns))
-        return Sample(concatenated(parts), num_rows, parts[0].num_rows)
+        return TableSample(concatenated(parts), num_rows, parts[0].num_rows)
     num_bytes = sum(split_part(file).file.stat().st_size for file in files)
     if suffix_of(files[0]) not in _LINES or num_bytes * (8 if is_packed(files[0]) else 1) <= HEAD_BYTES:
         return whole(read_source(path))
     return _of_text(path, files, num_bytes)
 
 
-def _of_text(path: Path, files: Sequence[Path], num_bytes: int) -> Sample:
+def _of_text(path: Path, files: Sequence[Path], num_bytes: int) -> TableSample:
     """Return a sample of text files: the beginnings of some, and lines from all over them."""
     chosen = _chosen(files)
     share = HEAD_BYTES // len(chosen)
@@ -86,7 +86,7 @@ def _of_text(path: Path, files: Sequence[Path], num_bytes: int) -> Sample:
     places = [file for file, _, _, rest in parts for _ in range(1 if rest is None else 2)]
     folder = path if path.is_dir() else None
     num_rows = None if is_packed(files[0]) else max(first.num_rows + 1, round(num_bytes / bytes_of_row))
-    return Sample(concatenated(_with_partitions(folder, files, places, tables)), num_rows, first.num_rows)
+    return TableSample(concatenated(_with_partitions(folder, files, places, tables)), num_rows, first.num_rows)
 
 
 def _of_lines(path: Path, share: int) -> tuple[pa.Table, float, pa.Table | None]:
@@ -100,11 +100,11 @@ def _of_lines(path: Path, share: int) -> tuple[pa.Table, float, pa.Table | None]
         rows = _parsed(path, head)
         if is_packed(path):
             return rows, len(head) / rows.num_rows, None
-        stretch = (path.stat().st_size - len(head)) // CHUNKS
-        length = min(CHUNK_BYTES, stretch // 3)
+        stride = (path.stat().st_size - len(head)) // CHUNKS
+        length = min(CHUNK_BYTES, stride // 3)
         chunks = []
         for place, share_of_rest in enumerate(np.random.default_rng(_SEED).random(CHUNKS).tolist()):
-            file.seek(len(head) + place * stretch + int(share_of_rest * stretch / 3))
+            file.seek(len(head) + place * stride + int(share_of_rest * stride / 3))
             file.readline(length)
             chunks.append(file.read(length).rpartition(b"\n")[0])
     header = head[: head.find(b"\n") + 1] if suffix_of(path) in SUFFIXES else b""

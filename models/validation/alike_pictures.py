@@ -7,28 +7,26 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from models.project_spec.blocks import Data
-
 _MOST_SHOWN = 2
 
 
-def alike_pictures(table: pa.Table, data: Data, names: Sequence[str] = ()) -> list[str]:
+def alike_pictures(table: pa.Table, column: str, targets: Sequence[str], names: Sequence[str] = ()) -> list[str]:
     """Return a message if equal pictures have different targets.
 
     Args:
         table: The rows, with pictures as plain bytes.
-        data: The spec's data block.
+        column: The column of pictures.
+        targets: The columns that are predicted.
         names: What people call each picture, such as its path; default: the number of its row.
 
     Cost: a hash of each picture: 1 s for 100,000 of 64 x 64 x 3.
     """
-    targets = [name for name in data.targets if name in table.column_names]
-    if data.image is None or data.image.column not in table.column_names or not targets:
+    if not {column, *targets} <= {*table.column_names}:
         return []
     first: dict[bytes, int] = {}
-    rows = table.select(targets)
+    rows = table.select(list(targets))
     pairs = []
-    for row, picture in enumerate(value for chunk in table.column(data.image.column).chunks for value in chunk):
+    for row, picture in enumerate(value for chunk in table.column(column).chunks for value in chunk):
         place = first.setdefault(hashlib.sha256(picture.as_buffer()).digest(), row) if picture.is_valid else row
         if place != row and rows.slice(place, 1) != rows.slice(row, 1):
             pairs.append((place, row))

@@ -20,7 +20,7 @@ from models.scaffold.table import guess_spec, guess_target
 from models.scaffold.text import guess_text_spec, is_text
 from models.sources.packed import split_part
 from models.sources.read import read_source
-from models.sources.sample import Sample, sample_of, whole
+from models.sources.sample import TableSample, sample_of, whole
 from models.sources.schemes import scheme_of
 from models.sources.source import Source
 from models.training.families import search_space
@@ -56,7 +56,7 @@ class Origin:
 
     source: str
     path: Path | None
-    sample: Sample | None
+    sample: TableSample | None
     is_here: bool = False
     code: Path | None = None
 

@@ -105,7 +105,9 @@ def ingest(spec: Spec, base: Path, cache: Path, note: Callable[[str], None] = la
     hashed = folder.resolve() if folder is not None and loaded.rows == folder else None
     paths = table.column(data.image.column).to_pylist() if data.image.column in table.column_names else []
     table = with_pixels(table, data.image, folder or base, hashed=hashed)
-    for text in alike_pictures(table, data, paths if paths and isinstance(paths[0], str) else ()):
+    for text in alike_pictures(
+        table, data.image.column, data.targets, paths if paths and isinstance(paths[0], str) else ()
+    ):
         note(text)
     return table
 

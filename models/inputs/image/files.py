@@ -95,9 +95,9 @@ def _levels(values: Iterable[Any], image: Image, base: Path, first_row: int, has
             cause = cause or error
             yield b""  # to the end, so that a person hears of all of them
     if broken:
-        more = f"; as are {len(broken) - 1:,} more: {first_of(broken[1:], 3, ', ')}" if len(broken) > 1 else ""
+        more = f"; so are {len(broken) - 1:,} others, {first_of(broken[1:], 3, ', ')}" if len(broken) > 1 else ""
         raise DataError(
-            f"data.image.column {image.column!r}, {broken[0]}: give what is expected, or leave the row out{more}"
+            f"data.image.column {image.column!r}, {broken[0]}{more}: give what is expected, or leave the row out"
         ) from cause
     own_reads.credit(reads)  # the pictures that a source names by their paths are its content
 

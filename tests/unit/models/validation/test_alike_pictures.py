@@ -5,12 +5,7 @@ import re
 import pyarrow as pa
 import pytest
 
-from models.project_spec.blocks import Data
 from models.validation.alike_pictures import alike_pictures
-
-DATA = Data.model_validate(
-    {"source": "s", "target": "y", "kind": "image", "image": {"height": 1, "width": 1, "channels": 1}}
-)
 
 
 @pytest.mark.parametrize(
@@ -23,5 +18,5 @@ DATA = Data.model_validate(
     ],
 )
 def test_equal_pictures_of_two_classes_are_named(pixels, answers, names, message):
-    messages = alike_pictures(pa.table({"image": pa.array(pixels, pa.binary()), "y": answers}), DATA, names)
+    messages = alike_pictures(pa.table({"image": pa.array(pixels, pa.binary()), "y": answers}), "image", ["y"], names)
     assert [re.search(message or "^$", text) is not None for text in messages] == [True] * (message is not None)

@@ -69,7 +69,7 @@ def test_a_broken_picture_is_named_by_its_row_with_a_cure(tmp_path, value, messa
 
 def test_all_broken_pictures_are_counted_and_some_are_named(tmp_path) -> None:
     rows = pa.table({"photo": [png(), b"?", b"!", b"#", b"%", b"&"]})
-    with pytest.raises(DataError, match=r"row 2: got 1 bytes .*; as are 4 more: row 3, row 4, row 5 and 1"):
+    with pytest.raises(DataError, match=r"row 2: got 1 bytes .*; so are 4 others, row 3, row 4, row 5 and 1"):
         with_pixels(rows, IMAGE, tmp_path)
 
 

@@ -26,8 +26,8 @@ def read_excel(path: Path) -> pa.Table:
 
     file, wanted = split_part(path)
     try:
-        with CalamineWorkbook.from_path(str(file)) as book:
-            rows = book.get_sheet_by_name(_sheet_of(book, file, wanted)).to_python()
+        with CalamineWorkbook.from_path(str(file)) as workbook:
+            rows = workbook.get_sheet_by_name(_sheet_of(workbook, file, wanted)).to_python()
     except (CalamineError, OSError) as error:
         cure = "save it again as .xlsx, without a password"
         raise DataError(f"{file}: not readable as a workbook ({one_line(error, 150)}): {cure}") from error
@@ -41,11 +41,11 @@ def read_excel(path: Path) -> pa.Table:
     return pa.Table.from_arrays([columns[place] for place in named], [names[place] for place in named])
 
 
-def _sheet_of(book: Any, file: Path, wanted: str) -> str:
+def _sheet_of(workbook: Any, file: Path, wanted: str) -> str:
     """Return the name of the sheet: the wanted one, or the only one that is visible and not empty."""
     from python_calamine import SheetTypeEnum, SheetVisibleEnum
 
-    tables = [sheet for sheet in book.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
+    tables = [sheet for sheet in workbook.sheets_metadata if sheet.typ == SheetTypeEnum.WorkSheet]
     names = [sheet.name for sheet in tables]
     if wanted:
         if wanted not in names:
@@ -54,7 +54,7 @@ def _sheet_of(book: Any, file: Path, wanted: str) -> str:
             )
         return wanted
     visible = [sheet.name for sheet in tables if sheet.visible == SheetVisibleEnum.Visible]
-    filled = [name for name in visible if book.get_sheet_by_name(name).height] if len(visible) > 1 else visible
+    filled = [name for name in visible if workbook.get_sheet_by_name(name).height] if len(visible) > 1 else visible
     if len(filled) > 1:
         raise DataError(
             f"{file}: has several sheets, {', '.join(map(repr, filled))}: name one, {file.name}#{filled[0]}"
