@@ -10,7 +10,7 @@ goal.metric: 1,000 resamples of 20,000 test rows take the verdict about 1 CPU-s;
   each of them.
 data.source: A CSV of 1,000,000 rows and ten columns is read in 0.9 CPU-s. Its rows are stored as Parquet, raw and
   prepared.
-data.source.sql: A million rows of twenty columns take 3 to 7 CPU-s and 170 to 300 MB, by the database.
+data.source.sql: A million rows of twenty columns take 2 to 7 CPU-s and 170 to 280 MB, by the database.
 data.source.at: One connection for each look, and one for a read.
 data.source.cursor: A maximum and two counts on the server; only new rows are fetched.
 data.source.overlap: Its rows are fetched again with each ingest that fetches some.
