@@ -46,13 +46,12 @@ _FEWEST_TIMES = 10
 Formats = Mapping[str, str]
 """The form of the dates of each column of texts that a written source reads as dates."""
 
+Rows = Path | TableSample
+"""A file or folder, or a sample of its rows."""
+
 
 def guess_spec(
-    data: Path | TableSample,
-    name: str,
-    target: str | None = None,
-    source: str | None = None,
-    formats: Formats | None = None,
+    data: Rows, name: str, target: str | None = None, source: str | None = None, formats: Formats | None = None
 ) -> str:
     """Return the text of a valid `project.yaml` for a table, with comments.
 

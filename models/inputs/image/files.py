@@ -96,9 +96,8 @@ def _levels(values: Iterable[Any], image: Image, base: Path, first_row: int, has
             yield b""  # to the end, so that a person hears of all of them
     if broken:
         more = f"; so are {len(broken) - 1:,} others, {first_of(broken[1:], 3, ', ')}" if len(broken) > 1 else ""
-        raise DataError(
-            f"data.image.column {image.column!r}, {broken[0]}{more}: give what is expected, or leave the row out"
-        ) from cause
+        cure = "give what is expected, or leave the row out"
+        raise DataError(f"data.image.column {image.column!r}, {broken[0]}{more}: {cure}") from cause
     own_reads.credit(reads)  # the pictures that a source names by their paths are its content
 
 
