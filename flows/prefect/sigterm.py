@@ -4,7 +4,8 @@ Loopline and Prefect turn SIGTERM into an exception at the main thread's current
 not survive that; one in some hundred signals hits each of them:
 - During an import, a lock of the import system stays held, and the next import in any thread waits forever; or a
   module that the shutdown needs stays half imported.
-- If a Python function that takes a lock (`Condition.__enter__`) does not return, nobody releases the lock.
+- If a Python function that takes a lock (`Condition.__enter__`) does not return, or one that releases it
+  (`logging._releaseLock`) does not begin, nobody releases the lock.
 - In a finalizer (`__del__`, a callback of a weak reference), Python drops the exception, or one that the finalizer
   raised in its place, and the loop goes on.
 
@@ -31,7 +32,7 @@ STOPPED = "a person stopped it on its page"
 END_S = 25.0
 """The longest time from a SIGTERM to the end of the process; Kubernetes kills it after 30 s."""
 _IMPORTING = "<frozen importlib._bootstrap>"
-_LOCKING = {"__enter__", "acquire"}
+_LOCKING = {"__enter__", "acquire", "_acquireLock", "__exit__", "release", "_releaseLock", "_clear_cache"}
 _LOCKS = ("threading.py", "logging/__init__.py", "httpcore/_synchronization.py")
 
 Handler = Callable[[int, FrameType | None], Any]
@@ -46,7 +47,7 @@ def well_timed(handler: Handler) -> Handler:
         if not has_begun:
             has_begun = True
             _thread.start_new_thread(_end, (number,))
-        if not is_done and not (_is_taking_a_lock(frame) or _is_importing(frame)):
+        if not is_done and not (_is_at_a_lock(frame) or _is_importing(frame)):
             is_done = True
             try:
                 handler(number, frame)
@@ -96,8 +97,8 @@ def _interrupt(number: int, frame: FrameType | None) -> None:
     raise KeyboardInterrupt(STOPPED)
 
 
-def _is_taking_a_lock(frame: FrameType | None) -> bool:
-    """Return whether the frame is taking a lock; a wait for a thread or an event is safe to interrupt."""
+def _is_at_a_lock(frame: FrameType | None) -> bool:
+    """Return whether the frame takes or releases a lock; a wait for a thread or an event is safe to interrupt."""
     return frame is not None and frame.f_code.co_name in _LOCKING and frame.f_code.co_filename.endswith(_LOCKS)
 
 

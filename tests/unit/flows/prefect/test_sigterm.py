@@ -1,11 +1,14 @@
 """A SIGTERM ends the block where that does no harm, and the process in time, whatever becomes of its exception."""
 
+import functools
+import logging
 import os
 import signal
 import subprocess
 import sys
 import threading
 import time
+import types
 import weakref
 from collections.abc import Callable, Iterator
 from types import FrameType
@@ -200,6 +203,27 @@ def test_one_that_meets_a_lock_being_taken_leaves_it_free() -> None:
     finally:
         signal.signal(signal.SIGTERM, before)
     assert not lock.lock.locked()
+
+
+@pytest.mark.skipif(sys.version_info >= (3, 13), reason="logging takes its lock without a function around it")
+@pytest.mark.parametrize("call", ["acquire", "release"])
+def test_one_that_meets_the_lock_of_logging_comes_later(monkeypatch: pytest.MonkeyPatch, call: str) -> None:
+    met: list[str] = []
+
+    def handle(_: int, frame: FrameType | None) -> None:
+        assert frame is not None
+        met.append(frame.f_code.co_filename)
+
+    before = signal.signal(signal.SIGTERM, well_timed(handle))
+    tell = {"acquire": int, "release": int, call: functools.partial(signal.raise_signal, signal.SIGTERM)}
+    monkeypatch.setattr(logging, "_lock", types.SimpleNamespace(**tell))
+    logging.addLevelName(5, "five")
+    monkeypatch.undo()
+    deadline = time.monotonic() + 30
+    while not met and time.monotonic() < deadline:
+        time.sleep(0.01)
+    signal.signal(signal.SIGTERM, before)
+    assert met == [__file__]
 
 
 def test_it_ends_the_step_at_once() -> None:
