@@ -37,16 +37,18 @@ def unexpected_rows(table: pa.Table, query: str, num_examples: int) -> Unexpecte
 
     numbered = table.append_column(POSITION, pa.array(np.arange(table.num_rows)))
     with duckdb.connect(config=_CLOSED) as connection:
-        connection.register(_BATCH, numbered)
         try:
+            connection.register(_BATCH, numbered)
             text = query.format(batch=_BATCH)
             statements = connection.extract_statements(text)
             if [statement.type for statement in statements] != [duckdb.StatementType.SELECT]:
                 raise UsageError(f"{query!r}: expected a single SELECT: write one that returns the unexpected rows")
-            return _counted(connection.sql(statements[0]).to_arrow_reader(100_000), num_examples)
-        except (duckdb.Error, KeyError, IndexError, ValueError) as error:
+            unexpected = _counted(connection.sql(statements[0]).to_arrow_reader(100_000), num_examples)
+        except (duckdb.Error, LookupError, AttributeError, ValueError, OverflowError) as error:
             cure = "correct unexpected_rows_query; the table is {batch}, and a literal brace is written twice"
             raise UsageError(f"{query!r} cannot be run ({one_line(error, 200)}): {cure}") from error
+    is_row = (unexpected.positions >= 0) & (unexpected.positions < table.num_rows)  # a query may compute the column
+    return unexpected._replace(positions=unexpected.positions[is_row])
 
 
 def _counted(reader: Any, num_examples: int) -> UnexpectedRows:

@@ -275,6 +275,7 @@ def test_a_query_sees_only_the_rows_that_are_not_spared():
         ("DROP TABLE {batch}", "expected a single SELECT"),
         ("SELECT 1 FROM {batch}; SELECT 2", "expected a single SELECT"),
         ("SELECT * FROM {batch}, {table}", "the table is {batch}"),
+        ("SELECT * FROM {batch.name}", "the table is {batch}"),
         ("SELECT * FROM read_csv('/etc/passwd') JOIN {batch} ON true", "disabled by configuration"),
     ],
 )
