@@ -7,7 +7,10 @@ a server counts and hashes its rows in one scan, and a file of SQLite or DuckDB 
 from __future__ import annotations
 
 import json
+import math
+import re
 from datetime import date, datetime, timedelta
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +20,7 @@ from models.project_spec.data import SqlQuery
 from models.sources.source import Arrival, Fetch, LastIngest, Loaded, Parts, Source
 
 FORM = "{sql: a query, at: the address of a database}"
+_ISO = re.compile(r"\d{4}-\d\d-\d\d")
 
 
 def is_query(named: Any) -> bool:
@@ -124,36 +128,38 @@ def growth(source: Source, before: LastIngest, hashes: Hashes, _: float) -> Arri
 
 
 def literal(value: Any) -> str:
-    """Return a value of a cursor as SQL writes it."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str, date)):
-        return str(value) if type(value).__name__ == "Decimal" else _refuse(value)
-    if isinstance(value, (int, float)):
+    """Return a value of a cursor, one that `behind` took, as SQL writes it."""
+    if isinstance(value, (int, float, Decimal)):
         return str(value)
-    text = (
-        value if isinstance(value, str) else value.isoformat(" ") if isinstance(value, datetime) else value.isoformat()
-    )
-    return "'" + text.replace("'", "''") + "'"
+    return "'" + str(value).replace("'", "''") + "'"
 
 
 def behind(value: Any, overlap: int, name: str) -> Any:
-    """Return the value of a cursor that lies so far behind another one; texts are times as ISO 8601 writes them."""
+    """Return the value of a cursor that lies so far behind another one; texts are times as ISO 8601 writes them.
+
+    Raises:
+        DataError: It is no time, date or number.
+    """
     if isinstance(value, datetime):
         return value - timedelta(seconds=overlap)
     if isinstance(value, date):
         return value - timedelta(days=-(-overlap // 86_400))
-    if not isinstance(value, str):
+    if isinstance(value, (int, float, Decimal)) and not isinstance(value, bool) and math.isfinite(value):
         return value - overlap
+    if not (isinstance(value, str) and _ISO.match(value)):
+        raise _refused(value, name)
     try:
         time = datetime.fromisoformat(value) - timedelta(seconds=overlap)
     except ValueError as error:
-        raise DataError(
-            f"data.source.cursor: {name!r} holds {value[:30]!r}, expected a time, a date or a number: cast it"
-        ) from error
+        raise _refused(value, name) from error
     return time.date().isoformat() if len(value) == 10 else time.replace(tzinfo=None).isoformat(value[10], "seconds")
 
 
-def _refuse(value: Any) -> str:
-    raise DataError(f"data.source.cursor: got a {type(value).__name__}, expected a time, a date or a number")
+def _refused(value: Any, name: str) -> DataError:
+    return DataError(
+        f"data.source.cursor: {name!r} holds {str(value)[:30]!r}, expected a time or date such as 2026-05-31, or a "
+        "number: cast it"
+    )
 
 
 def _url(query: SqlQuery) -> str:

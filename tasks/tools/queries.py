@@ -11,7 +11,7 @@ import json
 from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import NamedTuple
-from urllib.parse import urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -22,7 +22,7 @@ from models.files import storing, whole_file
 from models.project_spec.data import SqlQuery
 from models.sources.address import expanded
 from models.sources.databases.database import Database, OpenDatabase
-from models.sources.databases.databases import opened
+from models.sources.databases.databases import database_of, opened
 from models.sources.query import behind, literal, refuse_missing_cursor
 from tasks.host.locks import FOREVER_S, held
 
@@ -51,7 +51,7 @@ def copied(query: SqlQuery, base: Path, id_column: str | None, cache: Path) -> P
         StoreError: The database cannot be reached, or broke off; an earlier copy stays.
         DataError: It refuses the query, gives no row, or a value cannot be read.
     """
-    path = cache / "queries" / f"{_name(query, id_column)}.parquet"
+    path = cache / "queries" / f"{_name(query, base, id_column)}.parquet"
     with (
         held(path.with_suffix(".lock"), lambda: f"{path}: in use", FOREVER_S),
         storing(path),
@@ -115,9 +115,12 @@ def _write(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> 
     return num_rows
 
 
-def _name(query: SqlQuery, id_column: str | None) -> str:
-    """Return the name of a copy: of another query, id or database it is another; no secret is hashed."""
-    parts = urlsplit(expanded(query.at))
-    place = [parts.scheme, parts.hostname, parts.port, parts.path]
-    text = json.dumps([query.sql, query.at, query.cursor, id_column, place])
+def _name(query: SqlQuery, base: Path, id_column: str | None) -> str:
+    """Return the name of a copy: of another query, id, user or database it is another; no secret is hashed."""
+    url = expanded(query.at)
+    parts = urlsplit(url)
+    arguments = [(name, value) for name, value in parse_qsl(parts.query) if "pass" not in name.lower()]
+    file = database_of(url, query.summary).file(url, base)
+    place = [parts.scheme, parts.username, parts.hostname, parts.port, parts.path, arguments, file and file.resolve()]
+    text = json.dumps([query.sql, query.at, query.cursor, id_column, place], default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:16]

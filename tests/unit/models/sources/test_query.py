@@ -1,7 +1,8 @@
 """A query as a source: its identity without a row, what grew, and where a cursor begins again."""
 
+import math
 import sqlite3
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, time
 from decimal import Decimal
 from pathlib import Path
 
@@ -76,15 +77,15 @@ def test_rows_are_read_again_from_an_hour_or_so_many_numbers_before(value: objec
     assert query.behind(value, 3600, "updated_at") == low
 
 
-def test_a_cursor_of_words_is_refused() -> None:
-    with pytest.raises(DataError, match="'updated_at' holds 'soon', expected a time, a date or a number"):
-        query.behind("soon", 3600, "updated_at")
-    with pytest.raises(DataError, match="got a bytes"):
-        query.literal(b"x")
+@pytest.mark.parametrize("value", ["soon", "20260131", "20260131T1200", b"2026", ["2026"], time(10), True, math.nan])
+def test_a_cursor_that_is_no_time_or_number_is_refused(value: object) -> None:
+    with pytest.raises(DataError, match="expected a time or date such as 2026-05-31, or a number: cast it"):
+        query.behind(value, 3600, "updated_at")
 
 
 def test_values_are_written_as_sql_writes_them() -> None:
     assert query.literal(5) == "5"
     assert query.literal(Decimal("1.50")) == "1.50"
+    assert query.literal(date(2026, 1, 2)) == "'2026-01-02'"
     assert query.literal("o'clock") == "'o''clock'"
     assert query.literal(datetime(2026, 1, 1, 2, tzinfo=UTC)) == "'2026-01-01 02:00:00+00:00'"

@@ -71,3 +71,28 @@ def test_a_query_without_rows_leaves_the_copy(tmp_path: Path, orders: sqlite3.Co
         _prices(tmp_path, None)
     (copy,) = (tmp_path / "cache" / "queries").glob("*.parquet")
     assert pq.read_metadata(copy).num_rows == 20
+
+
+def test_equal_queries_of_two_files_have_two_copies(tmp_path: Path, orders: sqlite3.Connection) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    with sqlite3.connect(other / "shop.db") as database:
+        orders.backup(database)
+        database.execute("update orders set price = -1")
+    query = SqlQuery(sql="select * from orders", at="sqlite:///shop.db", cursor="updated_at")
+    prices = [pq.read_table(copied(query, folder, "id", tmp_path)).column("price") for folder in (tmp_path, other)]
+    assert prices[0][5].as_py() == 5
+    assert set(prices[1].to_pylist()) == {-1}
+
+
+def test_copies_of_a_server_differ_by_user_and_arguments_and_not_by_password(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    def name(url: str) -> str:
+        monkeypatch.setenv("SHOP_URL", url)
+        return queries._name(SqlQuery(sql="select 1", at="${SHOP_URL}"), tmp_path, "id")
+
+    first = name("postgresql://ada:old@host/shop?options=-csearch_path%3Da&password=old")
+    assert first == name("postgresql://ada:new@host/shop?options=-csearch_path%3Da&password=new")
+    assert first != name("postgresql://bob:old@host/shop?options=-csearch_path%3Da&password=old")
+    assert first != name("postgresql://ada:old@host/shop?options=-csearch_path%3Db&password=old")
