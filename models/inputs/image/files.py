@@ -97,7 +97,7 @@ def _levels(values: Iterable[Any], image: Image, base: Path, first_row: int, has
     if broken:
         more = f"; so are {len(broken) - 1:,} others, {first_of(broken[1:], 3, ', ')}" if len(broken) > 1 else ""
         cure = "give what is expected, or leave the row out"
-        raise DataError(f"data.image.column {image.column!r}, {broken[0]}{more}: {cure}") from cause
+        raise DataError(f"data.image.column {image.column!r} cannot be read, {broken[0]}{more}: {cure}") from cause
     own_reads.credit(reads)  # the pictures that a source names by their paths are its content
 
 

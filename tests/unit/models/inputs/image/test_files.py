@@ -63,7 +63,9 @@ def test_rows_stay_as_they_are_without_resize_or_without_the_column(tmp_path) ->
 def test_a_broken_picture_is_named_by_its_row_with_a_cure(tmp_path, value, message) -> None:
     (tmp_path / "a.png").write_bytes(png())
     good = "a.png" if isinstance(value, str) else png()
-    with pytest.raises(DataError, match=rf"data.image.column 'photo', row 12.*{message}.*or leave the row out"):
+    with pytest.raises(
+        DataError, match=rf"data.image.column 'photo' cannot be read, row 12.*{message}.*or leave the row out"
+    ):
         with_pixels(pa.table({"photo": [good, value]}), IMAGE, tmp_path, first_row=11)
 
 
