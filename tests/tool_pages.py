@@ -27,7 +27,7 @@ def check_run(loop: Loop, run: Any) -> None:
     assert {dataset.digest for dataset in datasets.values()} == {loop.done["version"].result["prepared"][:36]}
     assert [column["type"] for column in json.loads(datasets["tiny-test"].schema)["mlflow_colspec"]][:1] == ["double"]
     source = mlflow.data.get_source(datasets["tiny-train"]).to_dict()["tags"]
-    assert source["dvc.prepared"] == loop.done["version"].result["prepared"]
+    assert source["dvc_prepared"] == loop.done["version"].result["prepared"]
     (output,) = run.outputs.model_outputs
     measured = {(metric.key, metric.dataset_name) for metric in client().get_logged_model(output.model_id).metrics}
     assert measured >= {

@@ -158,10 +158,10 @@ def _member_of(path: Path) -> str:
     file, wanted = split_part(path)
     try:
         with zipfile.ZipFile(file) as archive:
-            entries = [entry for entry in archive.infolist() if not entry.is_dir()]
+            members = [member for member in archive.infolist() if not member.is_dir()]
     except (zipfile.BadZipFile, OSError) as error:
         raise DataError(f"{file}: not readable as a zip ({one_line(error)}): copy or make it again") from error
-    names = [entry.filename for entry in entries if not _is_hidden(entry.filename)]
+    names = [member.filename for member in members if not _is_hidden(member.filename)]
     tables = next((some for kind in _IN_ARCHIVES if (some := [name for name in names if _is_of(name, kind)])), [])
     if wanted and wanted not in names:
         raise DataError(f"{file}: holds no {wanted!r}, only {_listed(names)}: correct the name behind the #")
@@ -172,7 +172,7 @@ def _member_of(path: Path) -> str:
     if len(tables) > 1 and not wanted:
         raise DataError(f"{file}: holds several tables, {_listed(tables)}: name one, {file.name}#{tables[0]}")
     member = wanted or tables[0]
-    if any(entry.filename == member and entry.flag_bits & 1 for entry in entries):
+    if any(part.filename == member and part.flag_bits & 1 for part in members):
         raise DataError(f"{file}: {member} is encrypted: unpack it with its password, and name the file")
     return member
 

@@ -41,8 +41,8 @@ def picture_table(folder: Path, files: Sequence[Path]) -> pa.Table:
     check_names(str(folder), [PurePosixPath(name.as_posix()) for name in names])
     pictures = [name for name in names if is_picture(name)]
     classes = [_class_of(PurePosixPath(name.as_posix())) for name in pictures]
-    entries = [entry for entry in folder.iterdir() if entry.is_dir() and not entry.name.startswith((".", "_"))]
-    if empty := sorted({entry.name for entry in entries} - set(classes)):
+    folders = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "_"))]
+    if empty := sorted({path.name for path in folders} - set(classes)):
         raise DataError(f"{folder}: the folder {empty[0]!r} holds no picture: put some there, or remove it")
     paths = [str(folder / name) for name in pictures]
     return pa.table({IMAGE: pa.array(paths, pa.string()), CLASS: pa.array(classes, pa.string())})

@@ -165,8 +165,8 @@ def _group(path: Path, group: int, num_rows: int) -> pa.Table:
 
 def _chosen(files: Sequence[Path]) -> list[Path]:
     """Return the first file and some others, in their order."""
-    others = np.random.default_rng(_SEED).permutation(len(files) - 1)[: MOST_FILES - 1] + 1
-    return [files[place] for place in [0, *sorted(others.tolist())]]
+    further = np.random.default_rng(_SEED).permutation(len(files) - 1)[: MOST_FILES - 1] + 1
+    return [files[place] for place in [0, *sorted(further.tolist())]]
 
 
 def _with_partitions(

@@ -13,8 +13,8 @@ from pathlib import Path
 
 from models.errors import LeaseLostError, StoreError
 from models.pipeline.keys import key_of
+from models.pipeline.parameters import set_parameters
 from models.project_spec.blocks import Spec
-from models.project_spec.parameters import set_parameters
 from models.project_spec.reader import read_spec
 from models.training.families import families_of
 from tasks.gc import loop_end
@@ -26,6 +26,7 @@ from tasks.host.object_store import object_store
 from tasks.host.processes import OWNER
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.champion import hear, look_after_loop
+from tasks.loop.dvc_results import show_in_dvc
 from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, is_running, last_loop, lease_of, save_loop
 from tasks.loop.loop import TORCH_STEPS, Loop, Reporter, SilentReporter
 from tasks.loop.machine_samples import MachineSamples
@@ -90,6 +91,7 @@ def open_loop(
                 if any(planned.state != "done" for planned in loop.step_cache.plan() if planned.step in TORCH_STEPS):
                     loop.rank_pool.warm(families_of(spec))  # imports while the data is read and checked
                 yield loop
+            show_in_dvc(loop)
         except BaseException as error:
             failure = error
             raise

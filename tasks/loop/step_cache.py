@@ -364,8 +364,7 @@ class StepCache:
 
     def _references(self, step: Step) -> Iterator[str]:
         """Yield the code references of a step in the spec; a family yields its code, which no import names."""
-        for path in step.references:
-            yield from _strings_at(self._document, path)
+        yield from (text for path in step.references for text in _strings_at(self._document, path))
         for net in families_of(self.spec) if step.family else ():
             yield from (net, *row_of(net).code(step.family))
 
@@ -439,12 +438,10 @@ class StepCache:
         return {"feedback:labelled predictions": f"{self.feedback.rows} ({self.feedback.digest}) for {rows_of}"}
 
 
-def _strings_at(document: Any, path: str) -> Iterator[str]:
-    """Yield the strings at a key of a spec; a list on the way stands for that key of all its parts."""
+def _strings_at(document: Any, path: str) -> list[str]:
     block, _, last = path.rpartition(".")
     parts = _at(document, block)
-    for part in parts if isinstance(parts, list) else [parts]:
-        yield str(_at(part, last) or "")
+    return [str(_at(part, last) or "") for part in (parts if isinstance(parts, list) else [parts])]
 
 
 def _at(document: Any, path: str) -> Any:

@@ -43,7 +43,7 @@ class Target(NamedTuple):
     lines: Callable[[], dict[int, dict[str, Any]]]
 
 
-class Row(NamedTuple):
+class MlflowCall(NamedTuple):
     """How the lines of an operation reach MLflow: as which items, by which call, and how many at once."""
 
     items: Callable[[dict[str, Any]], list[Any]]
@@ -155,13 +155,13 @@ def _link_model(target: Target, lines: list[Any]) -> None:
 
     MLflow keeps a link as often as it is sent, and refuses metrics of a model that it does not have.
     """
-    from mlflow.entities import LoggedModelOutput
+    from mlflow.entities import LoggedModelOutput, RunOutputs
 
     store, run_id = target.store, target.run_id
     for line in lines:
         store.get_logged_model(line["model_id"])
-        outputs = store.get_run(run_id).outputs
-        if line["model_id"] not in {output.model_id for output in (outputs.model_outputs if outputs else ())}:
+        logged = store.get_run(run_id).outputs or RunOutputs([])
+        if line["model_id"] not in {output.model_id for output in logged.model_outputs}:
             store.log_outputs(run_id, [LoggedModelOutput(line["model_id"], 0)])
         linked = [*_linked(target.lines(), line["run"], line["model_id"])]
         for first in range(0, len(linked), ROWS["metrics"].limit):
@@ -187,14 +187,14 @@ def _itself(line: dict[str, Any]) -> list[Any]:
     return [line]
 
 
-ROWS: Mapping[str, Row] = {
-    "metrics": Row(_metrics, _log_batch, 1000),
-    "params": Row(_params, _log_batch, 100),
-    "tags": Row(_tags, _log_batch, 100),
-    "artifact": Row(_artifacts, _log_artifact, 1),
-    "text": Row(_itself, _log_text, 1),
-    "note": Row(_itself, _note, 1000),
-    "dataset": Row(_datasets, lambda target, batch: target.store.log_inputs(target.run_id, batch), 100),
-    "model": Row(_itself, _link_model, 1),
-    "end": Row(_itself, _end, 1),
+ROWS: Mapping[str, MlflowCall] = {
+    "metrics": MlflowCall(_metrics, _log_batch, 1000),
+    "params": MlflowCall(_params, _log_batch, 100),
+    "tags": MlflowCall(_tags, _log_batch, 100),
+    "artifact": MlflowCall(_artifacts, _log_artifact, 1),
+    "text": MlflowCall(_itself, _log_text, 1),
+    "note": MlflowCall(_itself, _note, 1000),
+    "dataset": MlflowCall(_datasets, lambda target, batch: target.store.log_inputs(target.run_id, batch), 100),
+    "model": MlflowCall(_itself, _link_model, 1),
+    "end": MlflowCall(_itself, _end, 1),
 }

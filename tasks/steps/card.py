@@ -33,7 +33,6 @@ from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
 from tasks.steps.card_decision import JUDGED_ON, decision, quantiles
 from tasks.steps.card_families import family_rows, finished_trials, without_other_columns
-from tasks.tools import dvc_repo
 
 if TYPE_CHECKING:
     from models.report.card import Chapter
@@ -72,20 +71,7 @@ def write_card(loop: Loop) -> tuple[StepRecord, bool]:
         loop.outbox.artifact(LOOP_RUN, folder / CARD_FILE)
         return StepResult([folder / CARD_FILE], {"page": str(loop.state / CARD_FILE)})
 
-    record, was_done = loop.carry_out("card", act)
-    _show_in_dvc(loop)
-    return record, was_done
-
-
-def _show_in_dvc(loop: Loop) -> None:
-    """Write the numbers of this loop's model where DVC's own commands show them."""
-    judged, trained, outcome = (loop.done[name].result for name in ("judge", "train", "promote"))
-    numbers = {
-        "version": int(outcome["version"]),
-        "is_champion": outcome["decision"] == "promote",
-        "test": {name: value for name, value in judged["metrics"].items() if value is not None},
-    }
-    dvc_repo.write_results(loop.project, loop.id, numbers, trained["epochs"])
+    return loop.carry_out("card", act)
 
 
 def _card(loop: Loop, inputs: Inputs) -> Any:

@@ -11,9 +11,9 @@ from pathlib import Path
 from models.files import write_json, write_text
 from models.metrics.metrics import metric_name
 from models.nets.catalogue import by_descent, net_name, unused
+from models.pipeline.parameters import trained_parameters
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
-from models.project_spec.parameters import trained_parameters
 from models.project_spec.references import short_name
 from models.training.checkpoints.finished import take_over
 from models.training.ensemble import fit_members, members_of, weights_of
@@ -31,7 +31,7 @@ from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.launcher import Place, train_at
 from tasks.ranks.places import find_place
 from tasks.state.machine_speeds import add_speeds
-from tasks.state.outbox import LOOP_RUN
+from tasks.state.outbox import LOOP_RUN, Outbox
 from tasks.steps.search import BEST_FILE, TRIALS
 
 MODEL_FILE = "model.json"
@@ -86,20 +86,20 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         return StepResult([folder / MODEL_FILE, *weights_of(task, result)], summary)
 
     record, was_done = loop.carry_out("train", act)
-    _log(loop, record)
+    _log(loop.outbox, loop.spec, record)
     return record, was_done
 
 
-def _log(loop: Loop, record: StepRecord) -> None:
+def _log(outbox: Outbox, spec: Spec, record: StepRecord) -> None:
     """Log the settings of the model, and what it reached at the epoch whose weights are kept."""
     trained, params = record.result, record.result["params"]
-    settings = trained_parameters(loop.spec, chosen_net(loop.spec, params), shown(params))
-    loop.outbox.params(LOOP_RUN, settings)
+    settings = trained_parameters(spec, chosen_net(spec, params), shown(params))
+    outbox.params(LOOP_RUN, settings)
     epochs, best = trained["epochs"], trained["best_epoch"]
-    kept = epochs[best - 1] if 1 <= best <= len(epochs) else {}
+    at_best = epochs[best - 1] if 1 <= best <= len(epochs) else {}
     for prefix, context in (("train_", "training"), ("val_", "validation")):
-        if values := {name: value for name, value in kept.items() if name.startswith(prefix)}:
-            loop.outbox.metrics(LOOP_RUN, values, at=record.finished, measured_on=context)
+        if values := {name: value for name, value in at_best.items() if name.startswith(prefix)}:
+            outbox.metrics(LOOP_RUN, values, at=record.finished, measured_on=context)
 
 
 def _longer(task: TrainingJob, result: TrainingResult) -> str:

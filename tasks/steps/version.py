@@ -63,8 +63,8 @@ def _dataset(spec: Spec, version: dict[str, Any], split: str) -> dict[str, Any]:
         "source": {
             "tags": {
                 "mlflow.source.name": str(spec.data.source),
-                "dvc.prepared": version["prepared"],
-                "dvc.raw": version["raw"],
+                "dvc_prepared": version["prepared"],
+                "dvc_raw": version["raw"],
             }
         },
         "schema": {"mlflow_colspec": [_column(column) for column in columns]},

@@ -62,8 +62,8 @@ def download(text: str, cache: Path) -> Path:
             stamps.unlink()  # a file may be half of one version and half of the other
             raise DataError(f"data.source {text}: it changed while it was read: run again when it is written whole")
         shutil.rmtree(place / "parts", ignore_errors=True)
-    one = data / files[0].name if len(files) == 1 and "/" not in files[0].name else data
-    return one.with_name(f"{one.name}#{part}") if part else one
+    copy = data / files[0].name if len(files) == 1 and "/" not in files[0].name else data
+    return copy.with_name(f"{copy.name}#{part}") if part else copy
 
 
 def _fetched(system: Any, text: str, files: Sequence[RemoteFile], place: Path) -> Iterator[list[RemoteFile]]:

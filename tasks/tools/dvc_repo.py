@@ -187,8 +187,8 @@ def write_results(
     with held(project.workspace.locks / "dvc.lock", lambda: f"{path}: in use", FOREVER_S), storing(path):
         write_json(project.folder / METRICS_FILE, {"loop": loop_id, **metrics})
         document = _load(path)
-        shown = document.setdefault("metrics", [])
-        shown += [METRICS_FILE] * (METRICS_FILE not in shown)
+        metric_files = document.setdefault("metrics", [])
+        metric_files += [METRICS_FILE] * (METRICS_FILE not in metric_files)
         if curves:
             rows: list[list[Any]] = [
                 [number, *(epoch.get(name, "") for name in curves)] for number, epoch in enumerate(epochs, 1)

@@ -396,11 +396,11 @@ def _class_of(name: str, base: Path) -> Any:
     """Return the class of an expectation: of the library by its name in snake case, or a team's by its reference."""
     catalogue = _engine().expectations
     if references.is_own_code(name):
-        own = references.resolve(name, base)
-        if not (isinstance(own, type) and issubclass(own, catalogue.Expectation)):
+        definition = references.resolve(name, base)
+        if not (isinstance(definition, type) and issubclass(definition, catalogue.Expectation)):
             expected = "a subclass of an expectation of great_expectations.expectations"
-            raise UsageError(f"data.expectations: {name}: got {own!r}, expected {expected}: inherit from one")
-        return own
+            raise UsageError(f"data.expectations: {name}: got {definition!r}, expected {expected}: inherit from one")
+        return definition
     classes = {snake_name(label): label for label in dir(catalogue) if label.startswith(("Expect", "UnexpectedRows"))}
     if name not in classes:
         cure = did_you_mean(name, classes, "see the gallery of Great Expectations for the names")

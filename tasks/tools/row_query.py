@@ -59,5 +59,5 @@ def _counted(reader: Any, num_examples: int) -> UnexpectedRows:
         num_rows += batch.num_rows
         if POSITION in batch.schema.names and batch.schema.field(POSITION).type == pa.int64():
             positions.append(batch.column(POSITION).drop_null().to_numpy())
-    shown = [{name: value for name, value in row.items() if name != POSITION} for row in examples]
-    return UnexpectedRows(num_rows, shown, np.unique(np.concatenate(positions)))
+    chosen = [{name: value for name, value in row.items() if name != POSITION} for row in examples]
+    return UnexpectedRows(num_rows, chosen, np.unique(np.concatenate(positions)))

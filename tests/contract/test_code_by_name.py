@@ -79,6 +79,9 @@ PLACES = {
     "models/training/rank.py": Place(("run_job",), ("model.net",)),
     "models/training/optimisation/losses.py": Place(("make_loss",), ("train.loss",), apart={"card": SCORES_ALONE}),
     "models/sources/own.py": Place(("scheme_of",), ("data.source",)),
+    "tasks/tools/expectations.py": Place(
+        ("run_checks",), ("data.expectations.expect",), apart={"ingest": "its checks of single rows are the library's"}
+    ),
 }
 NO_RESULT = {
     "models/project_spec/references.py": "those who ask it to resolve a name are places",
@@ -255,6 +258,7 @@ def with_own_code(project: Project, prefix: str, suffix: str) -> StepCache:
         for key in outer:
             block = block.setdefault(key, {})
         block[leaf] = f"{prefix}{module}{suffix}:run"
+    document["data"]["expectations"] = [document["data"]["expectations"]]
     return cache_of(project, {**document.pop("data"), "target": "y"}, **document)
 
 

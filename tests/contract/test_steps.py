@@ -14,7 +14,7 @@ from models.pipeline.steps import BY_NAME, STEPS, Step
 
 UNDECLARED = re.compile(r"\bloop\.(done|ran|step_cache|place|refresh)\b|\bproject\.(raw|prepared)\b")
 """Ways to what other steps left that do not go by the declared inputs."""
-MAKES = {"ingest": r"project\.raw", "prepare": r"project\.prepared"}
+MAKES = {"ingest": r"project\.raw", "prepare": r"project\.prepared", "judge": r"loop\.place"}
 """A step may name the place where it leaves its own files."""
 NOT_IN_THE_RESULT = {
     "ingest": {"name", "data"},  # it refuses and notes by them; what it leaves is the source and the labelled rows

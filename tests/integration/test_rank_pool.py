@@ -10,7 +10,6 @@ import tempfile
 import textwrap
 import threading
 import time
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import psutil
@@ -21,7 +20,7 @@ from models.nets.catalogue import OPTIMISERS
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE
 from tasks.loop import jobs
-from tasks.ranks.rank_pool import RankPool, StoppedWaitingError, default_threads
+from tasks.ranks.rank_pool import RankPool, default_threads
 from tests import warm
 from tests.tiny_jobs import job_maker
 from tests.wide import wide
@@ -245,21 +244,6 @@ def test_an_exception_in_the_caller_ends_the_ranks(pool, make_job):
     assert rank_pids(pool) == []
 
 
-def test_a_stopped_pool_ends_the_job_of_another_thread(make_job):
-    pool = RankPool(threads=1)
-    with pool, ThreadPoolExecutor(1) as threads:
-        has_begun = threading.Event()
-        running = threads.submit(
-            pool.run, make_job(arguments={"hidden": 8}, epochs=100_000), lambda _: has_begun.set() or True
-        )
-        has_begun.wait(60)
-        pool.stop()
-        with pytest.raises(StoppedWaitingError):
-            running.result(60)
-        with pytest.raises(StoppedWaitingError):
-            pool.run(make_job(folder="later"))
-
-
 def test_all_ranks_are_pruned_together(pool, make_job):
     job = make_job(arguments={"hidden": 8}, epochs=50, ranks=2)
     listening = set()
@@ -383,12 +367,6 @@ def test_nan_names_step_and_layer_on_two_ranks(pool, make_job):
         pool.run(job)
 
 
-def test_call_gives_plain_results_and_the_callee_s_own_errors(pool, tmp_path):
-    assert pool.call("os:getenv", key="OPENBLAS_NUM_THREADS") == os.environ.get("OPENBLAS_NUM_THREADS", "1")
-    with pytest.raises(TrainingError, match="AttributeError"):
-        pool.call("models.distributed.order:no_such_function")
-
-
 def test_the_warmed_process_may_die_and_is_replaced(make_job):
     with RankPool() as pool:
         pool.warm()
@@ -446,21 +424,3 @@ def test_a_module_that_python_runs_is_not_imported_again(make_job, tmp_path):
         capture_output=True, text=True, check=True, cwd=tmp_path,
     )  # fmt: skip
     assert done.stdout.count("main") == 1
-
-
-def test_a_call_whose_fork_server_is_killed_is_made_again_by_a_new_one(tmp_path):
-    """The child died with it: nobody else is waited for or killed in its name."""
-    marker = tmp_path / "called"
-    with RankPool() as pool:
-        fork_server = pool.call("os:getppid")
-        threading.Timer(0.5, lambda: os.kill(fork_server, signal.SIGKILL)).start()
-        assert pool.call("tests.interrupted_calls:pause_once", marker=str(marker)) != fork_server
-        assert marker.exists()
-
-
-def test_a_call_whose_process_is_killed_is_made_again_once(pool, tmp_path):
-    """A trial that asked for it must not count as failed: the search would choose another one."""
-    fork_server = pool.call("os:getppid")
-    assert pool.call("tests.interrupted_calls:killed_once", marker=str(tmp_path / "called")) == fork_server
-    with pytest.raises(TrainingError, match="ended by SIGABRT"):
-        pool.call("os:abort")

@@ -36,7 +36,6 @@ _TYPES = {
 }
 """Of the types of MySQL's protocol; the numbers are its own."""
 _PARTS = {11: ("time", "time_to_sec({name})"), 255: ("geometry", "st_astext({name})")}
-_BYTES = "binary"
 """The character set of bytes."""
 _OPTIONS = ("ssl_ca", "ssl_cert", "ssl_key", "unix_socket")
 """The arguments of an address."""
@@ -85,8 +84,8 @@ class MysqlSession:
             unsigned = {name for name, kind in zip(big, kinds, strict=True) if kind == _DECIMAL}
         binary: set[str] = set()
         if strings:
-            sets = self._first(f"select {', '.join(f'charset({quoted(name)})' for name in strings)} {rows} limit 1")
-            binary = {name for name, charset in zip(strings, sets, strict=False) if charset == _BYTES}
+            sets = self._first(f"select {', '.join(map(_is_binary, strings))} {rows} limit 1")
+            binary = {name for name, is_binary in zip(strings, sets, strict=False) if is_binary}
         return pa.schema([_field(column, column.name in unsigned, column.name in binary) for column in columns])
 
     def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
@@ -216,6 +215,11 @@ def connect(url: str, base: Path) -> Iterator[MysqlSession]:
     )
     with contextlib.closing(connection):
         yield MysqlSession(connection)
+
+
+def _is_binary(name: str) -> str:
+    """Return the question whether a column holds bytes, which have this character set, as MySQL calls it."""
+    return f"charset({quoted(name)}) = 'binary'"
 
 
 def digest(names: list[str]) -> str:

@@ -197,14 +197,6 @@ def test_a_file_that_an_argument_of_the_net_names_counts_by_its_content(project:
     assert first_owed(project, *own) == ("search", ["file pretrained.pth: changed"])
 
 
-def test_an_own_expectation_counts_by_its_file(project: Project) -> None:
-    (project.folder / "checks.py").write_text("class Expect: pass\n")
-    own = 'data.expectations=[{expect: column_to_exist}, {expect: "./checks.py:Expect"}]'
-    record_all(project, own)
-    (project.folder / "checks.py").write_text("class Expect: limit = 2\n")
-    assert first_owed(project, own) == ("validate-raw", ["code checks.py: changed"])
-
-
 @pytest.mark.parametrize(
     ("net", "module"),
     [("auto", "mlp"), ("auto", "linear"), ("mlp", "mlp"), ("transformer", "transformer")],

@@ -1,7 +1,7 @@
 """A run's parameters are what decides its model: set keys and chosen values, no default."""
 
+from models.pipeline.parameters import set_parameters, trained_parameters
 from models.project_spec.blocks import Spec
-from models.project_spec.parameters import set_parameters, trained_parameters
 
 SPEC = Spec.model_validate(
     {
