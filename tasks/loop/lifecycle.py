@@ -91,7 +91,6 @@ def open_loop(
                 if any(planned.state != "done" for planned in loop.step_cache.plan() if planned.step in TORCH_STEPS):
                     loop.rank_pool.warm(families_of(spec))  # imports while the data is read and checked
                 yield loop
-            show_in_dvc(loop)
         except BaseException as error:
             failure = error
             raise
@@ -99,8 +98,14 @@ def open_loop(
             _end(loop, loop_state, failure)
             if trouble := exporter.finish():
                 loop.report.note(f"logging waits: {trouble}")
-        look_after_loop(project.workspace, spec.name)
-        _forget(loop, days)
+        _follow_up(loop, days)
+
+
+def _follow_up(loop: Loop, days: float) -> None:
+    """Do what follows a loop that has ended well."""
+    show_in_dvc(loop)
+    look_after_loop(loop.workspace, loop.spec.name)
+    _forget(loop, days)
 
 
 def _earlier_logs(workspace: Workspace, name: str) -> list[MlflowExporter]:

@@ -155,13 +155,13 @@ def _link_model(target: Target, lines: list[Any]) -> None:
 
     MLflow keeps a link as often as it is sent, and refuses metrics of a model that it does not have.
     """
-    from mlflow.entities import LoggedModelOutput, RunOutputs
+    from mlflow.entities import LoggedModelOutput
 
     store, run_id = target.store, target.run_id
     for line in lines:
         store.get_logged_model(line["model_id"])
-        logged = store.get_run(run_id).outputs or RunOutputs([])
-        if line["model_id"] not in {output.model_id for output in logged.model_outputs}:
+        groups = filter(None, [store.get_run(run_id).outputs])  # None without a model
+        if line["model_id"] not in {output.model_id for group in groups for output in group.model_outputs}:
             store.log_outputs(run_id, [LoggedModelOutput(line["model_id"], 0)])
         linked = [*_linked(target.lines(), line["run"], line["model_id"])]
         for first in range(0, len(linked), ROWS["metrics"].limit):

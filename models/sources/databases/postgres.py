@@ -67,14 +67,13 @@ class PostgresSession:
             return pa.field(field.name, pa.string())
         if declared in _PARTS:
             raise refused(field.name, declared, _PARTS[declared].format(name=name))
-        if convert := _CONVERTED.get(declared):
-            return pa.field(field.name, convert(self, field, sql))
+        if field.metadata and field.metadata.get(_TYPE) == b"numeric":
+            return pa.field(field.name, self._decimal(field, sql))
         if isinstance(field.type, pa.BaseExtensionType):
             raise refused(field.name, declared, f"{name}::text")
         return pa.field(field.name, field.type)
 
-    def decimal_of(self, field: pa.Field, sql: str) -> pa.DataType:
-        """Return the decimal that holds a column's numerics exactly: as declared, else as its values need."""
+    def _decimal(self, field: pa.Field, sql: str) -> pa.DataType:
         modifier = int((field.metadata or {}).get(_MODIFIER, b"-1")) - 4
         kind = decimal_type(modifier >> 16, modifier & 0x7FF) if modifier >= 0 else None
         if kind is not None:
@@ -114,10 +113,6 @@ def digest(names: list[str]) -> str:
     """Return what is asked of all rows: one scan of the server, in any order."""
     del names
     return "select count(*), coalesce(sum(hashtextextended(q::text, 0)), 0)::text from ({sql}\n) as q"
-
-
-_CONVERTED = {"numeric": PostgresSession.decimal_of}
-"""The types that become others, by their names in Postgres."""
 
 
 def _type_of(field: pa.Field) -> str:
