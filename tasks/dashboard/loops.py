@@ -7,6 +7,7 @@ browser that lost the connection sends that number, and gets what came since. A 
 from __future__ import annotations
 
 import asyncio
+import re
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -37,6 +38,8 @@ LOOK_S = 1.0
 """How often an open page looks for changes."""
 RENEW_S = 5.0
 """How often it is sent without one, because times pass."""
+MOST_LINES = 2000
+"""How many lines are in memory at once: of a loop of a day there are 100,000, and twenty pages may be open."""
 SCRIPTS = Path(loop_page.__file__).parent / "scripts"
 
 
@@ -61,7 +64,7 @@ class LoopView:
 
     def whole(self, logout: str) -> str:
         """Return the whole page."""
-        self.progress.add(self._outbox.lines(self.progress.number))
+        self._catch_up()
         return loop_page.render_loop(self._facts(), self.progress, time.time(), logout)
 
     def changed(self, last_number: int) -> str | None:
@@ -73,13 +76,17 @@ class LoopView:
         is_shown = mark == (self._mark or (last_number, "running"))
         if is_shown and now - self._sent_at < RENEW_S and self._mark:
             return None
-        self.progress.add(self._outbox.lines(self.progress.number))
+        self._catch_up()
         facts = self._facts()
         is_first, self._mark, self.is_over = self._mark is None, mark, not facts.can_stop
         if is_shown and is_first and not self.is_over:
             return None
         self._sent_at = now
         return loop_page.render_live(facts, self.progress, now)
+
+    def _catch_up(self) -> None:
+        while lines := self._outbox.lines(self.progress.number, MOST_LINES):
+            self.progress.add(lines)
 
     def _facts(self) -> LoopFacts:
         stored = find_loop(self._workspace.state, self._loop_id)
@@ -128,7 +135,7 @@ async def events(request: Request) -> Response:
     """Return the changes of a loop as server-sent events, until it is over or the page is closed."""
     view = await run_in_threadpool(_view, request)
     after = request.headers.get("last-event-id") or request.query_params.get("after", "")
-    content = _changes(request, view, int(after) if after.isdecimal() else 0)
+    content = _changes(request, view, int(after) if re.fullmatch("[0-9]{1,18}", after) else 0)
     return StreamingResponse(content, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 

@@ -136,13 +136,18 @@ class Outbox:
                 running.pop(line["run"], None)
         return list(running)
 
-    def lines(self, after: int = 0) -> dict[int, dict[str, Any]]:
-        """Return the lines with a higher number, by their numbers, in the order in which they were written."""
+    def lines(self, after: int = 0, limit: int | None = None) -> dict[int, dict[str, Any]]:
+        """Return the lines with a higher number, by their numbers, in the order in which they were written.
+
+        Args:
+            after: The number.
+            limit: The most lines to return, the first of them; default: all.
+        """
         if self._state is None:
             return {}
         same = (outbox.c.project == self._state.name, outbox.c.loop_id == self._loop_id)  # the index begins with it
         mine = (*same, outbox.c.number > after)
-        rows = select(outbox.c.number, outbox.c.content).where(*mine).order_by(outbox.c.number)
+        rows = select(outbox.c.number, outbox.c.content).where(*mine).order_by(outbox.c.number).limit(limit)
         with database.reading(self._state.parents[1]) as connection:
             return {row.number: row.content for row in connection.execute(rows)}
 

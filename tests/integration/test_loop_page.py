@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+import httpx
 import pytest
 
 from tasks.host import processes, stores
@@ -92,6 +94,10 @@ def test_an_open_page_follows_the_loop_over_a_restart_of_its_server(place: Works
     epoch(box, "trial-0", 5)
     with serving(place, port=port):
         page.get_by_text("5 of 10").wait_for(timeout=20_000)
+        for wrong in ("9" * 5000, "-1", "x"):
+            headers = {**bearer(place), "Last-Event-ID": wrong}
+            with httpx.stream("GET", f"http://127.0.0.1:{port}/loops/{LOOP}/events", headers=headers) as response:
+                assert "event: loop" in itertools.islice(response.iter_lines(), 8)
         plain = browser.new_context(java_script_enabled=False, extra_http_headers=bearer(place)).new_page()
         plain.goto(f"http://127.0.0.1:{port}/loops/{LOOP}")
         assert plain.get_by_text("5 of 10").is_visible()

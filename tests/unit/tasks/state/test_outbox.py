@@ -52,6 +52,13 @@ def test_reading_goes_on_where_it_was(box: Outbox) -> None:
     assert [line["op"] for line in box.lines(last).values()] == ["end"]
 
 
+def test_a_long_outbox_is_read_in_parts(box: Outbox) -> None:
+    whole = fill(box).lines()
+    first = box.lines(limit=2)
+    assert {**first, **box.lines(max(first), 2)} == whole
+    assert len(first) == 2
+
+
 def test_nothing_there_is_nothing_to_read(box: Outbox) -> None:
     assert box.lines() == {}
     assert box.open_runs() == []
