@@ -193,9 +193,12 @@ def _metrics(progress: LoopProgress, line: Mapping[str, Any]) -> None:
 
 
 def _is_curve(name: str) -> bool:
-    """Return whether a value of an epoch is a loss or a metric on validation, of a stage or member too."""
+    """Return whether a value of an epoch is a loss or a metric on validation, of a stage or member too.
+
+    A standard error has another scale than its metric.
+    """
     last = name.rpartition(".")[2]
-    return last.endswith("loss") or "val_" in last
+    return last.endswith("loss") or ("val_" in last and not last.endswith("_se"))
 
 
 def _tags(progress: LoopProgress, line: Mapping[str, Any]) -> None:

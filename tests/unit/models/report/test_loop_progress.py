@@ -23,7 +23,7 @@ LINES = [
     log("search", "run", 2),
     {"op": "run", "run": "trial-0", "name": "t", "tags": {}, "parent": "loop", "at_ms": 2000},
     {"op": "params", "run": "trial-0", "params": {"train.lr": "0.1"}},
-    metrics("trial-0", 1, train_loss=0.9, val_auc=0.7, lr=0.1, samples_per_s=80.0),
+    metrics("trial-0", 1, train_loss=0.9, val_auc=0.7, val_auc_se=0.02, lr=0.1, samples_per_s=80.0),
     metrics("trial-0", 0, value=0.7),
     {"op": "tags", "run": "trial-0", "tags": {"loopline.trial_state": "pruned"}},
     {"op": "end", "run": "trial-0", "status": "FINISHED", "at_ms": 4000},

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
+from markupsafe import escape
+
 from models.judge.verdict import Estimate
 from models.report.facts import LastLoop
 from models.report.version_page import VersionSummary, render_version, render_versions, trend
@@ -31,6 +33,7 @@ def test_pages_of_versions_link_to_their_loops() -> None:
     page = render_version("tiny", summary("2"), running, now=61.0)
     assert 'href="/loops/tiny-2"' in page
     assert "running: train, 60 s" in page
+    assert page.count(str(escape(card().verdict.summary))) == 1
     listed = render_versions("tiny", [summary("2"), summary("3")], running, now=61.0)
     assert listed.index("versions/3") < listed.index("versions/2")
     assert "None yet" in render_versions("tiny", [], LastLoop(), now=61.0)
