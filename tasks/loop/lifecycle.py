@@ -31,7 +31,7 @@ from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, is_running, last_loo
 from tasks.loop.loop import TORCH_STEPS, Loop, Reporter, SilentReporter
 from tasks.loop.machine_samples import MachineSamples
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
-from tasks.loop.recording import recorded
+from tasks.loop.recording import StopRequests, recorded
 from tasks.loop.runners import add_runner
 from tasks.mlflow.delivery import BackgroundExporter, MlflowExporter
 from tasks.mlflow.lost_store import refuse_lost
@@ -79,6 +79,7 @@ def open_loop(
     with _only_loop(state, flow_run_id) as lease, _marked(project.workspace, state, flow_run_id):
         hear(project.workspace, spec.name)
         loop_id = loop_id or name_loop(project, overrides)
+        stops = StopRequests(Outbox(state, loop_id))
         loop_state = _open_loop_state(state, project, spec, loop_id, trigger, flow_run_id or "", lease)
         loop = Loop(project, spec, loop_id, trigger, reporter or SilentReporter(), lease)
         loop.refresh = frozenset(refresh)
@@ -87,7 +88,7 @@ def open_loop(
         exporter.start()
         failure = None
         try:
-            with MachineSamples(loop.outbox), recorded(loop), loop.rank_pool:
+            with MachineSamples(loop.outbox), recorded(loop, stops), loop.rank_pool:
                 if any(planned.state != "done" for planned in loop.step_cache.plan() if planned.step in TORCH_STEPS):
                     loop.rank_pool.warm(families_of(spec))  # imports while the data is read and checked
                 yield loop

@@ -22,12 +22,12 @@ STOP_SIGNAL = signal.SIGUSR1
 
 
 @contextlib.contextmanager
-def recorded(loop: Loop) -> Iterator[None]:
+def recorded(loop: Loop, stops: StopRequests) -> Iterator[None]:
     """Record what a loop reports in the block, which ends when a person asks for it on the loop's page."""
     reporter = loop.report
     loop.report = RecordingReporter(reporter, loop.outbox)
     try:
-        with StopRequests(loop.outbox):
+        with stops:
             yield
     finally:
         loop.report = reporter  # the log of a loop ends with the loop
@@ -71,7 +71,8 @@ class RecordingReporter:
 class StopRequests:
     """A thread that interrupts this process when a person asks on the loop's page that it stops.
 
-    It sends `STOP_SIGNAL`, if this process handles it. Requests from before this attempt do not count.
+    It sends `STOP_SIGNAL`, if this process handles it. Requests from before this object was made do not count:
+    make it before the loop's page offers to stop.
 
     Args:
         outbox: The loop's outbox.

@@ -11,6 +11,7 @@ from types import SimpleNamespace
 
 import pytest
 
+from flows.prefect import sigterm
 from models.errors import LeaseLostError, StoreError, UsageError
 from tasks.host import database, processes
 from tasks.host.leases import leased
@@ -18,10 +19,12 @@ from tasks.host.object_store import ObjectStore
 from tasks.host.processes import OWNER
 from tasks.host.tables import leases
 from tasks.host.workspace import Project
+from tasks.loop import lifecycle, recording
 from tasks.loop.history import last_loop, lease_of, read_loops, save_loop
 from tasks.loop.lifecycle import _open_loop_state as open_book
 from tasks.loop.lifecycle import name_loop, new_loop_id, open_loop, open_stage
 from tasks.loop.loop import Loop, StepResult
+from tasks.state.outbox import Outbox
 from tests.conftest import MakeProject
 
 
@@ -204,3 +207,16 @@ def test_the_step_that_runs_is_on_record(project: Project) -> None:
     last = last_loop(project.state("tiny"))
     assert last is not None
     assert (last.state, last.step) == ("finished", "")
+
+
+def test_a_stop_counts_from_when_the_page_offers_it(project: Project, monkeypatch: pytest.MonkeyPatch) -> None:
+    begin = lifecycle._begin_run
+
+    def begin_slowly(loop: Loop) -> None:
+        Outbox(loop.state, loop.id).request_stop("Ada", is_signal=True)
+        begin(loop)
+
+    monkeypatch.setattr(lifecycle, "_begin_run", begin_slowly)
+    monkeypatch.setattr(sigterm, "_end", lambda _: None)  # the tests' process goes on
+    with sigterm.stoppable(recording.STOP_SIGNAL), pytest.raises(KeyboardInterrupt), open_loop(project):
+        time.sleep(30)
