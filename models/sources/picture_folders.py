@@ -43,6 +43,8 @@ def picture_table(folder: Path, files: Sequence[Path]) -> pa.Table:
     classes = [_class_of(PurePosixPath(name.as_posix())) for name in pictures]
     folders = [path for path in folder.iterdir() if path.is_dir() and not path.name.startswith((".", "_"))]
     if empty := sorted({path.name for path in folders} - set(classes)):
+        if (folder / empty[0]).is_symlink():
+            raise DataError(f"{folder}: {empty[0]!r} is a link, which is not followed: put a folder there")
         raise DataError(f"{folder}: the folder {empty[0]!r} holds no picture: put some there, or remove it")
     paths = [str(folder / name) for name in pictures]
     return pa.table({IMAGE: pa.array(paths, pa.string()), CLASS: pa.array(classes, pa.string())})
@@ -68,7 +70,7 @@ def check_names(display_name: str, names: Sequence[PurePosixPath]) -> None:
             "of the classes, such as .../train; Loopline keeps rows for tests itself (data.split)"
         )
     if len(folders) < 2:
-        got = f"those of one class, {min(folders)!r}," if folders else "no folder with pictures"
+        got = f"those of one class, {min(folders)!r}," if folders else "no folder with pictures,"
         raise DataError(
             f"{display_name}: got {got} expected a folder for each of two classes or more: make them, or put a table "
             "of paths and targets beside the pictures"

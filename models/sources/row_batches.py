@@ -121,7 +121,7 @@ def row_batches(
     tables = (
         with_partitions(table, partition_of(path, folder) if folder else {}, types)
         for path in paths
-        for table in _tables(path, types, rows, na_is_text)
+        for table in _tables(path, types, rows, na_is_text, folder or path.parent)
     )
     yield from sized(tables, rows)
 
@@ -176,7 +176,9 @@ def _plain(value: Any) -> str:
     return b64encode(value).decode() if isinstance(value, bytes) else str(value)
 
 
-def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int, na_is_text: Sequence[str]) -> Iterator[pa.Table]:
+def _tables(
+    path: Path, types: Mapping[str, pa.DataType], rows: int, na_is_text: Sequence[str], folder: Path
+) -> Iterator[pa.Table]:
     try:
         if suffix_of(path) in PARQUET:
             with pq.ParquetFile(path) as file:
@@ -189,7 +191,7 @@ def _tables(path: Path, types: Mapping[str, pa.DataType], rows: int, na_is_text:
             yield without_views(reader(path))
             return
         if is_picture(path):
-            yield pa.table({IMAGE: [str(path)]})
+            yield pa.table({IMAGE: [path.relative_to(folder).as_posix()]})
             return
         if is_text_file(path):
             lines = text_lines(path)

@@ -22,7 +22,7 @@ from models.data.header import no_such_column
 from models.errors import DataError, UsageError
 from models.files import Hashes, read_json, sha256, storing, whole_file, write_json
 from models.identity.hashing import SortedHashSet
-from models.inference.batch import ReadOptions, csv_types, examples, logged_columns, part_of, shown_columns
+from models.inference.batch import PART_ROWS, ReadOptions, csv_types, examples, logged_columns, part_of, shown_columns
 from models.inference.loaded_model import LoadedModel, input_schema
 from models.inference.row_ids import own_ids, row_ids
 from models.pipeline.keys import code_parts, key_of
@@ -31,7 +31,7 @@ from models.project_spec.references import source_file
 from models.sources.folders import PREDICTIONS, data_files, partition_of
 from models.sources.picture_folders import is_picture
 from models.sources.read import UNREADABLE
-from models.sources.row_batches import column_names, count_rows
+from models.sources.row_batches import column_names, count_rows, row_batches
 from tasks.host.locks import held
 from tasks.host.workspace import Project
 from tasks.loop.loop import Reporter, SilentReporter
@@ -205,7 +205,9 @@ def _work(
     work = PredictionJob(project, spec, cached, [], id_column, project.state(spec.name), folder)
     for group in groups:
         partitions = [partition_of(path, folder) for path in group] if folder else []
-        named = {"partitions": partitions} if any(partitions) else {}
+        named: dict[str, Any] = {"partitions": partitions} if any(partitions) else {}
+        if is_picture(group[0]):
+            named["names"] = [str(path.relative_to(folder or path.parent)) for path in group]
         unit = PredictionUnit(group, key_of({**same, **named, "files": [hashes.of(path) for path in group]}))
         earlier = units.setdefault(unit.key, unit)
         if earlier is not unit:
@@ -245,7 +247,10 @@ def _make_parts(work: PredictionJob, report: Reporter) -> list[PredictionPart]:
     parts: list[PredictionPart] = []
     seen, num_rows = SortedHashSet(), 0
     for unit, place, before, rows, feed in _examples(work, reading):
-        ids = _ids(work, unit, rows, before, seen)
+        if place == 0:
+            pictures = _paths_of_pictures(work, unit)
+        named = rows if pictures is None else pictures.slice(before, rows.num_rows)
+        ids = _ids(work, unit, named, before, seen)
         part = PredictionPart(len(parts), unit, place, rows.num_rows)
         if not work.part(part.number).exists():
             _write_part(work, part, part_of(model, rows, feed, ids, datetime.now(UTC), work.spec.data))
@@ -283,6 +288,21 @@ def _examples(work: PredictionJob, reading: ReadOptions) -> Iterator[tuple[Predi
         for place, (rows, feed) in enumerate(examples(reading, unit.files, unit.display_name)):
             yield unit, place, before, rows, feed
             before += rows.num_rows
+
+
+def _paths_of_pictures(work: PredictionJob, unit: PredictionUnit) -> pa.Table | None:
+    """Return the rows with the paths that name their pictures, if these are the ids: examples hold pixels instead.
+
+    Raises:
+        UsageError: They are no paths.
+    """
+    image = work.spec.data.image
+    if image is None or work.id_column is None or work.id_column != image.column:
+        return None
+    rows = pa.concat_tables(row_batches(unit.files, {}, PART_ROWS, work.source_folder))
+    if not pa.types.is_string(rows.column(work.id_column).type):
+        raise UsageError(f"{unit.display_name}: --id {work.id_column}: holds pictures, expected a column of ids")
+    return rows
 
 
 def _ids(work: PredictionJob, unit: PredictionUnit, rows: pa.Table, before: int, seen: Any) -> Any:
@@ -334,7 +354,7 @@ def _assemble(work: PredictionJob, parts: list[PredictionPart], out: Path) -> No
 def _check_out(out: Path, source: Path) -> None:
     if out.suffix != ".parquet":
         raise UsageError(f"--out {out}: got {out.suffix or 'no suffix'}, expected a .parquet file")
-    if source.is_dir() and out.is_relative_to(source.absolute()):
+    if source.is_dir() and out.resolve().is_relative_to(source.resolve()):
         raise UsageError(f"--out {out}: it lies in the folder that is read: name a file elsewhere")
     if not out.exists():
         return

@@ -13,7 +13,7 @@ from models.files import Hashes
 from models.sources import local
 from models.sources.local import header
 from models.sources.read import read_source
-from models.sources.row_batches import column_names, count_rows
+from models.sources.row_batches import column_names, count_rows, row_batches
 from models.sources.source import LastIngest, Source
 
 
@@ -37,6 +37,14 @@ def test_each_file_is_a_row_with_the_class_of_its_folder(folder: Path) -> None:
     ]
     assert header(Source("pictures", folder.parent)) == ["image", "class"]
     assert (column_names(folder / "cat/b.png"), count_rows(folder / "cat/b.png")) == (["image"], 1)
+
+
+def test_rows_to_predict_name_pictures_from_their_folder_on(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(folder.parent)
+    (rows,) = row_batches([Path("pictures/cat/b.png"), Path("pictures/dog/c.webp")], {}, 10, Path("pictures"))
+    assert rows.to_pylist() == [{"image": "cat/b.png"}, {"image": "dog/c.webp"}]
+    (row,) = row_batches([Path("pictures/cat/b.png")], {}, 10)
+    assert row.to_pylist() == [{"image": "b.png"}]
 
 
 def test_pictures_beside_the_folders_have_no_class(folder: Path) -> None:
@@ -72,6 +80,10 @@ def _empty_class(folder: Path) -> None:
     (folder / "emu").mkdir()
 
 
+def _link(folder: Path) -> None:
+    (folder / "emu").symlink_to(folder / "cat")
+
+
 def _split(folder: Path) -> None:
     (folder / "cat").rename(folder / "Train")
 
@@ -82,6 +94,7 @@ def _split(folder: Path) -> None:
         (_litter, r"cat/notes\.doc is no picture .*: move it, or begin its name with _"),
         (_one_class, "got those of one class, 'cat', expected a folder for each of two classes or more"),
         (_empty_class, "the folder 'emu' holds no picture: put some there, or remove it"),
+        (_link, "'emu' is a link, which is not followed: put a folder there"),
         (_split, r"expected a folder for each class, got 'Train', which is none: name the folder of the classes"),
     ],
 )

@@ -3,6 +3,7 @@
 import math
 import os
 from pathlib import Path
+from types import SimpleNamespace
 
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -284,3 +285,27 @@ def test_string_views_are_texts(project, tmp_path):
     pq.write_table(views, tmp_path / "in.parquet")
     assert run(project, tmp_path / "in.parquet")["rows"] == 2
     assert logged(project).column("input.c").to_pylist() == ["u", ""]
+
+
+def test_ids_of_pictures_are_their_paths_below_the_folder(tmp_path, monkeypatch):
+    files = [tmp_path / "pets" / name for name in ("a.png", "cat/b.png")]
+    work = SimpleNamespace(
+        spec=SimpleNamespace(data=SimpleNamespace(image=SimpleNamespace(column="image"))),
+        id_column="image",
+        source_folder=Path("pets"),
+    )
+    monkeypatch.chdir(tmp_path)
+    unit = SimpleNamespace(files=[path.relative_to(tmp_path) for path in files], display_name="pets")
+    assert predicting._paths_of_pictures(work, unit).column("image").to_pylist() == ["a.png", "cat/b.png"]
+    (tmp_path / "pets").mkdir()
+    pq.write_table(pa.table({"image": [b"pixels"]}), "pets/new.parquet")
+    unit = SimpleNamespace(files=[Path("pets/new.parquet")], display_name="new.parquet")
+    with pytest.raises(UsageError, match=r"new\.parquet: --id image: holds pictures, expected a column of ids"):
+        predicting._paths_of_pictures(work, unit)
+
+
+def test_an_output_beside_the_folder_is_no_output_in_it(tmp_path):
+    (tmp_path / "rows").mkdir()
+    predicting._check_out(tmp_path / "rows" / ".." / "out.parquet", tmp_path / "rows")
+    with pytest.raises(UsageError, match="it lies in the folder that is read"):
+        predicting._check_out(tmp_path / "rows" / "out.parquet", tmp_path / "rows")
