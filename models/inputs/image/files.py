@@ -16,6 +16,7 @@ from models.inputs.image.pictures import levels_of, shape_of
 from models.inputs.types import is_text
 from models.project_spec import own_reads
 from models.project_spec.blocks import Image
+from models.sources.mapped import mapped
 
 MAPPED_ROWS = 1024
 """A table of more pictures lies in a file."""
@@ -60,12 +61,9 @@ def _pixels(levels: Iterator[bytes], num_rows: int) -> pa.ChunkedArray:
     if num_rows <= MAPPED_ROWS:
         return pa.chunked_array([pa.array(levels, pa.binary())])
     schema = pa.schema([pa.field("pixels", pa.binary())])
-    with tempfile.NamedTemporaryFile(suffix=".arrow") as file:
-        with pa.ipc.new_file(file.name, schema) as written:
-            while batch := [*itertools.islice(levels, MAPPED_ROWS)]:
-                written.write_batch(pa.record_batch([pa.array(batch, pa.binary())], schema=schema))
-        with pa.memory_map(file.name) as mapped:
-            return pa.ipc.open_file(mapped).read_all().column(0)
+    parts = iter(lambda: [*itertools.islice(levels, MAPPED_ROWS)], [])
+    batches = (pa.record_batch([pa.array(part, pa.binary())], schema=schema) for part in parts)
+    return mapped(batches, schema, Path(tempfile.gettempdir())).column(0)
 
 
 def with_plain_bytes(rows: Any, image: Image, base: Path) -> Any:

@@ -1,10 +1,12 @@
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
 from models.errors import DataError
-from models.sources.mapped import mapped_table
+from models.sources.mapped import Scratch, mapped_table
 from models.sources.read import read_table, write_table
 
 
@@ -34,3 +36,10 @@ def test_a_file_that_is_cut_short_is_told(tmp_path):
     (tmp_path / "rows.parquet").write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match="cut short"):
         mapped_table(tmp_path / "rows.parquet", large=1)
+
+
+def test_mapped_columns_keep_no_file_open(tmp_path):
+    before = len([*Path("/dev/fd").iterdir()])
+    columns = [Scratch(tmp_path, rows=1).column(pa.array([float(number)] * 9)) for number in range(20)]
+    assert len([*Path("/dev/fd").iterdir()]) == before
+    assert [column[8].as_py() for column in columns] == [float(number) for number in range(20)]

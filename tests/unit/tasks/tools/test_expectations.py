@@ -303,3 +303,9 @@ def test_a_check_of_single_rows_is_one_whose_condition_names_no_other_row():
         "column_values_to_not_be_outliers",
     ]
     assert len(ROW_WISE) == 21
+
+
+def test_the_position_of_a_column_is_that_in_the_table():
+    at_its_place, elsewhere = (check("column_to_exist", column="c", column_index=index) for index in (2, 1))
+    results = run_checks(TABLE, [at_its_place, elsewhere]).report["results"]
+    assert [result["success"] for result in results] == [True, False]
