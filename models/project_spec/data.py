@@ -30,7 +30,10 @@ _WRITES = re.compile(
     r"\s*(insert|update|delete|merge|replace|truncate|create|drop|alter|grant|revoke|copy|call|do|set|vacuum|attach|begin)\b",
     re.IGNORECASE,
 )
-_PASSWORD = re.compile(r"://[^/@?#]*:(?P<userinfo>[^@/]*)@|[?&](?:password|sslpassword|passfile)=(?P<argument>[^&]*)")
+_PORT = r"(?:\d+|\$\{\w+\})[/?]"
+_PASSWORD = re.compile(
+    rf"://[^/@?#]*:(?!{_PORT})(?P<userinfo>[^@]*)@|[?&]\w*(?:pass|pwd)\w*=(?P<argument>[^&]*)", re.IGNORECASE
+)
 
 
 class SqlQuery(SpecBlock):

@@ -90,6 +90,8 @@ def _query(**keys: str) -> SqlQuery:
     [
         ({"at": "postgresql://ada:hush@host/shop"}, "holds a password"),
         ({"at": "postgresql://host/shop?password=hush"}, "holds a password"),
+        ({"at": "postgresql://ada:hu/sh@host/shop"}, "holds a password"),
+        ({"at": "mysql://ada@host/shop?PASSWD=hush"}, "holds a password"),
         ({"at": "shop"}, "expected .* or an address such as postgresql:"),
         ({"sql": "-- all of them\ndelete from orders"}, "begins with delete, expected one query"),
     ],
@@ -101,6 +103,7 @@ def test_a_query_that_writes_and_a_password_are_refused(keys: dict[str, str], me
 
 def test_a_password_may_be_a_variable() -> None:
     assert _query(at="postgresql://ada:${SECRET}@host/shop").at == "postgresql://ada:${SECRET}@host/shop"
+    assert _query(at="postgresql://host:5432/shop?application_name=a@b").at.endswith("a@b")
     assert _query(sql="with x as (select 1) select * from x;").sql == "with x as (select 1) select * from x"
 
 
