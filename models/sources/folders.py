@@ -34,7 +34,7 @@ def visible_files(folder: Path) -> list[Path]:
     Names with `.` or `_` in front are hidden (a partition `_x=1` is not), and predictions are no data.
     """
     files = []
-    for parent, folders, names in os.walk(folder):  # a third of the time of rglob, with 100,000 files
+    for parent, folders, names in os.walk(folder):  # rglob makes a Path of each entry
         folders[:] = [name for name in folders if not is_hidden(name)]
         files += [Path(parent, name) for name in names if not is_hidden(name) and not name.endswith(PREDICTIONS)]
     return sorted(path for path in files if path.is_file())
