@@ -114,14 +114,14 @@ def growth(source: Source, before: LastIngest, hashes: Hashes, _: float) -> Arri
     now, earlier = identity(source, hashes, None)[part], before.parts.get(part)
     if now == earlier or not earlier:
         return None
-    num_new = None
-    if query.cursor is not None and earlier["highest"] is not None:
+    num_new, is_same_look = None, now.keys() == earlier.keys()  # the spec may have got or lost its cursor
+    if is_same_look and query.cursor is not None and earlier["highest"] is not None:
         from models.sources.databases.databases import opened
 
         with opened(query.at, source.base, source.text) as (database, session):
             newer = f"where {database.quote(query.cursor)} > {earlier['highest']}"
             num_new = int(session.row(f"select count(*) from ({query.sql}\n) as q {newer}")[0])
-    elif "rows" in now and "hash" in now:
+    elif is_same_look and "rows" in now and "hash" in now:
         num_new = now["rows"] - earlier["rows"]
     text = f"{query.at}: {num_new:+,} rows" if num_new else f"{query.at}: its rows have changed"
     return Arrival({"before": before.key, "now": now}, text, num_new)

@@ -54,6 +54,18 @@ def test_without_a_cursor_a_file_is_known_by_its_content(tmp_path: Path, orders:
     assert arrival.text == "sqlite:///shop.db: its rows have changed"
 
 
+@pytest.mark.usefixtures("orders")
+@pytest.mark.parametrize(("then", "now"), [(None, "updated_at"), ("updated_at", None)])
+def test_a_cursor_that_came_or_went_since_the_last_ingest_is_a_change(
+    tmp_path: Path, then: str | None, now: str | None
+) -> None:
+    hashes = Hashes(tmp_path / "hashes.json")
+    before = LastIngest("key", "digest", query.identity(source(tmp_path, then), hashes, None), {})
+    arrival = query.growth(source(tmp_path, now), before, hashes, 0.0)
+    assert arrival is not None
+    assert arrival.rows is None
+
+
 def test_a_cursor_that_is_no_column_is_refused_before_a_run(tmp_path: Path, orders: sqlite3.Connection) -> None:
     del orders
     query.check(source(tmp_path), is_text=False)
