@@ -14,9 +14,9 @@ import warnings
 from collections.abc import Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import JSON, MetaData, NullPool, column, create_engine, func, inspect, select
+from sqlalchemy import JSON, ColumnElement, MetaData, NullPool, Text, cast, column, create_engine, func, inspect, select
 from sqlalchemy import table as named
 from sqlalchemy.exc import DataError, DBAPIError, IntegrityError, SAWarning, StatementError
 from sqlalchemy.schema import AddConstraint, DropConstraint
@@ -221,13 +221,17 @@ def _same_tables(read: Connection, write: Connection, where: str) -> list[Table]
 def _copy_table(read: Connection, write: Connection, table: Table) -> None:
     """Copy a table's rows; the target's types, made general, say how SQLite's values are to be read.
 
-    JSON stays the text that it is: SQL's NULL and the null of JSON are not the same.
+    JSON stays the text that it is: SQL's NULL and the null of JSON are not the same. SQLite stores a number of JSON as
+    a number.
     """
     written = [stored for stored in table.columns if stored.computed is None]
+    columns: list[ColumnElement[Any]] = []
     for stored in written:
         if isinstance(stored.type, JSON):
             stored.type = NULLTYPE
-    columns = [column(stored.name, stored.type.as_generic(allow_nulltype=True)) for stored in written]
+            columns.append(cast(column(stored.name), Text).label(stored.name))
+        else:
+            columns.append(column(stored.name, stored.type.as_generic(allow_nulltype=True)))
     rows = read.execution_options(yield_per=BATCH).execute(select(*columns).select_from(named(table.name)))
     for batch in rows.mappings().partitions():
         write.execute(table.insert(), [dict(row) for row in batch])

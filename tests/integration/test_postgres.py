@@ -293,7 +293,7 @@ def assert_copied(target: sa.URL, steps: list[dict[str, Any]]) -> None:
     with remote.begin() as connection:
         copied = {row.id: row._mapping for row in connection.execute(select(step))}
         for row in steps:
-            content = row["content"] if isinstance(row["content"], dict) else None
+            content = row["content"] if isinstance(row["content"], dict | float) else None
             assert copied[row["id"]] == {**row, "content": content, "twice": row["loss"] and row["loss"] * 2}
         is_null = select(step.c.id).where(step.c.content.is_(sa.null()))
         assert connection.scalars(is_null).all() == [steps[2]["id"]], "the null of JSON is a value"
@@ -324,6 +324,7 @@ def test_rows_are_copied_as_they_are_or_not_at_all(databases: str, tmp_path: Pat
         },
         {"id": two, "loop": 9, "content": None, "raw": None, "loss": math.inf, "at": None, "took": None},
         {"id": uuid.uuid4(), "loop": 9, "content": sa.null(), "raw": b"", "loss": None, "at": None, "took": None},
+        {"id": uuid.uuid4(), "loop": 9, "content": 42.0, "raw": None, "loss": None, "at": None, "took": None},
     ]
     local = create_engine(f"sqlite:///{source}")
     with local.begin() as connection:
@@ -338,7 +339,7 @@ def test_rows_are_copied_as_they_are_or_not_at_all(databases: str, tmp_path: Pat
             connection.execute(step.insert(), row)
     local.dispose()
     contents = contents_of(source)
-    assert contents.rows == {"loop": 2, "step": 3}
+    assert contents.rows == {"loop": 2, "step": 4}
     before = source.read_bytes()
 
     with pytest.raises(StoreError, match="was changed meanwhile: nothing was copied"):

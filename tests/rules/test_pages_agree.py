@@ -126,6 +126,7 @@ def test_every_page_tells_the_same_step_and_the_same_end(
     if prefect:
         monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
         monkeypatch.setenv(flow_runs.FLOW_RUN, "r1")
+        monkeypatch.setattr("tasks.operations.reap.is_healthy", lambda _: True)
         monkeypatch.setattr(flow_runs, "ask", lambda *_: prefect if _[-1] == "GET" else [])
 
     def act(*_: Any) -> StepResult:
@@ -204,7 +205,7 @@ def test_every_address_keeps_showing_its_own_loop(
     monkeypatch.setattr(registry_reader, "files_at", lambda *_: "")
 
     html = browser.get("/projects/tiny").text
-    links = dict(re.findall(r'<a href="(/projects/tiny/loops/[^"]*)">([^<]*)</a>', html))
+    links = {text: path for path, text in re.findall(r'<a href="(/projects/tiny/loops/[^"]*)">([^<]*)</a>', html)}
     for number, role in (("1", "champion"), ("2", "challenger")):
         loop = loops[number]
         assert loop_pages(loop.state, loop.id) == list(PAGE_OF_STEP.values())
@@ -214,7 +215,7 @@ def test_every_address_keeps_showing_its_own_loop(
             assert f"{page} of version {number}" in browser.get(address).text
             path = address.removeprefix(OVERVIEW)
             assert loop.id in path
-            assert links[path].startswith(f"{role} {number}: ")
+            assert any(text.startswith(f"{role} {number}: ") for text, place in links.items() if place == path)
     again = loop_of_a_version(project, "2")  # nothing has changed: each step was done before
     assert "card of version 2" in browser.get(f"/projects/tiny/loops/{again.id}/card").text
     assert "card of version 1" in browser.get(f"/projects/tiny/loops/{loops['1'].id}/card").text

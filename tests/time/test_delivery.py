@@ -29,8 +29,8 @@ def test_a_paused_delivery_records_nothing_once_another_machine_has_delivered(
     save_loop(state, LoopRecord(LOOP, "killed"))
     outbox = Outbox(state, LOOP)
     outbox.start_run(LOOP_RUN, LOOP, {})
-    for step in range(5):
-        outbox.metrics(LOOP_RUN, {"loss": 1 / (step + 1)}, step)
+    for step in range(1, 6):
+        outbox.metrics(LOOP_RUN, {"loss": 1 / step}, step)
     with elsewhere("paused").process("deliver_log", DELIVERED) as paused:
         paused.wait_at(DELIVERED)
         wait_until_free(tracked, f"mlflow-runs:{PROJECT}")
@@ -46,4 +46,4 @@ def test_a_paused_delivery_records_nothing_once_another_machine_has_delivered(
     assert experiment is not None
     (run,) = store.search_runs([experiment.experiment_id])
     assert (run.info.run_id, run.info.status) == (recorded.runs[LOOP_RUN], "KILLED")
-    assert [point.step for point in store.get_metric_history(run.info.run_id, "loss")] == list(range(5))
+    assert [point.step for point in store.get_metric_history(run.info.run_id, "curves/loss")] == list(range(1, 6))

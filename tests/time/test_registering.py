@@ -61,4 +61,4 @@ def test_a_run_of_a_paused_writer_is_named_by_no_row_and_tagged(tracked: Workspa
     assert experiment is not None
     runs = {run.info.run_id: run.data for run in store.search_runs([experiment.experiment_id])}
     (kept,) = (run_id for run_id, data in runs.items() if UNRECORDED not in data.tags)
-    assert (len(runs), recorded.runs, runs[kept].metrics) == (2, {LOOP_RUN: kept}, {"loss": 0.5})
+    assert (len(runs), recorded.runs, runs[kept].metrics) == (2, {LOOP_RUN: kept}, {"curves/loss": 0.5})

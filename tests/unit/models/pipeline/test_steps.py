@@ -1,7 +1,7 @@
 """The plan: from the records alone, which steps stand, which would run, and which change is the reason."""
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, get_args, get_origin
 
 import pytest
 
@@ -120,6 +120,7 @@ def test_what_a_step_reads_is_in_the_spec(step: Step) -> None:
         for key in path.removeprefix("-").split("."):
             assert key in block.model_fields, f"{step.name} reads {path}"
             annotation = block.model_fields[key].annotation
+            annotation = get_args(annotation)[0] if get_origin(annotation) is list else annotation
             block = annotation if hasattr(annotation, "model_fields") else type("Leaf", (), {"model_fields": {}})
 
 

@@ -63,7 +63,7 @@ def test_labels_are_new_until_a_loop_has_trained_with_them(
     """One that failed, or whose data was rejected, has not."""
     project = make_project("tiny", "retrain: {min_new_labels: 1}\n")
     asked: list[float] = []
-    monkeypatch.setattr("tasks.state.predictions.new_labels", lambda _, since: asked.append(since) or 0)
+    monkeypatch.setattr("tasks.loop.history.new_labels", lambda _, since: asked.append(since) or 0)
     spec, state = read_spec(project.spec_path), project.state("tiny")
     past(project, spec)
     for ended, outcome in ((19, "kept"), (29, "failed"), (39, "rejected"), (49, "promoted")):

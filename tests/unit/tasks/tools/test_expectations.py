@@ -281,7 +281,7 @@ IN_PARTS = [
 def test_a_table_in_parts_has_the_answers_and_the_failing_rows_of_the_whole(monkeypatch, spared):
     checks = [each.model_copy(update={"origin": "spec"}) for each in IN_PARTS]
     whole = run_checks(LARGE, checks, spared=spared)
-    monkeypatch.setattr(expectations, "FRAME_BYTES", 400)
+    monkeypatch.setattr(expectations, "FRAME_BYTES", 1000)
     parts = run_checks(LARGE, checks, spared=spared)
     assert json.dumps(parts.report["results"]) == json.dumps(whole.report["results"])
     assert {place: rows.tolist() for place, rows in parts.failing_rows.items()} == {
