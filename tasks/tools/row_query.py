@@ -8,13 +8,11 @@ import numpy as np
 import pyarrow as pa
 
 from models.errors import UsageError, one_line
+from models.sources.databases.duck import CLOSED
 
 POSITION = "__position"
 """The column of a row's number: rows that a query returns with it can be set aside."""
 _BATCH = "batch"
-_CLOSED: dict[str, str | bool | int | float | list[str]] = dict.fromkeys(
-    ("autoinstall_known_extensions", "autoload_known_extensions", "enable_external_access"), False
-)
 
 
 class UnexpectedRows(NamedTuple):
@@ -36,7 +34,7 @@ def unexpected_rows(table: pa.Table, query: str, num_examples: int) -> Unexpecte
     import duckdb
 
     numbered = table.append_column(POSITION, pa.array(np.arange(table.num_rows)))
-    with duckdb.connect(config=_CLOSED) as connection:
+    with duckdb.connect(config=CLOSED) as connection:
         try:
             connection.register(_BATCH, numbered)
             text = query.format(batch=_BATCH)

@@ -9,6 +9,8 @@ from typing import Any, NamedTuple, Protocol
 
 import pyarrow as pa
 
+from models.errors import DataError
+
 CONNECT_S = 10
 QUESTION_S = 600
 """Most seconds of a question of one row, such as a count."""
@@ -60,3 +62,15 @@ def file_of(url: str, base: Path) -> Path:
     """Return the file of `sqlite:///shop.db`, relative to a folder; `sqlite:////srv/shop.db` is absolute."""
     path = url.partition("://")[2].partition("?")[0].removeprefix("/")
     return base / Path(path).expanduser()
+
+
+def existing_file(url: str, base: Path) -> Path:
+    """Return the file of an address.
+
+    Raises:
+        DataError: There is none.
+    """
+    path = file_of(url, base)
+    if not path.is_file():
+        raise DataError(f"there is no file {path}: correct the address")
+    return path

@@ -10,14 +10,18 @@ from typing import Any
 import pyarrow as pa
 
 from models.errors import DataError
-from models.sources.databases.database import BATCH_ROWS, Database, double_quoted, file_of
+from models.sources.databases.database import BATCH_ROWS, Database, double_quoted, existing_file, file_of
 from models.sources.databases.plain_types import plain, refused
 from models.sources.read import refuse_shared_names
 
-_CLOSED: dict[str, str | bool | int | float | list[str]] = {
+CLOSED: dict[str, str | bool | int | float | list[str]] = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "enable_external_access": "false",
+}
+"""The settings of a DuckDB that loads nothing, and reads no file but its own."""
+_LIMITED: dict[str, str | bool | int | float | list[str]] = {
+    **CLOSED,
     "lock_configuration": "true",
     "threads": "2",
     "memory_limit": "512MB",
@@ -75,10 +79,7 @@ def connect(url: str, base: Path) -> Iterator[DuckSession]:
     """Open a file for reading alone."""
     import duckdb
 
-    path = file_of(url, base)
-    if not path.is_file():
-        raise DataError(f"there is no file {path}: correct the address")
-    with duckdb.connect(path, read_only=True, config=_CLOSED) as connection:
+    with duckdb.connect(existing_file(url, base), read_only=True, config=_LIMITED) as connection:
         connection.begin()
         yield DuckSession(connection)
 

@@ -12,7 +12,7 @@ from urllib.parse import quote
 import pyarrow as pa
 
 from models.errors import DataError
-from models.sources.databases.database import BATCH_ROWS, Database, double_quoted, file_of
+from models.sources.databases.database import BATCH_ROWS, Database, double_quoted, existing_file, file_of
 from models.sources.databases.plain_types import plain
 from models.sources.read import refuse_shared_names
 
@@ -75,9 +75,7 @@ def connect(url: str, base: Path) -> Iterator[SqliteSession]:
     """Open a file for reading alone."""
     import adbc_driver_sqlite.dbapi as driver
 
-    path = file_of(url, base)
-    if not path.is_file():
-        raise DataError(f"there is no file {path}: correct the address")
+    path = existing_file(url, base)
     with contextlib.closing(driver.connect(f"file:{quote(str(path))}?mode=ro")) as connection:
         yield SqliteSession(connection)
 
