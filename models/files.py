@@ -30,7 +30,11 @@ CURES = {
     errno.EEXIST: "a file lies where a folder is expected: move it away, or set LOOPLINE_HOME",
     errno.ENAMETOOLONG: "the name is too long for this file system: shorten it",
     errno.EACCES: "this user may not read or write it: change its owner or mode, or set LOOPLINE_HOME",
+    errno.EFBIG: "the file would be larger than this system lets it be: raise the limit (`ulimit -f`) and run again",
+    errno.EMFILE: "this process has too many files open: raise the limit (`ulimit -n`) and run again",
 }
+PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
+"""What another process can end meanwhile; the others last until a person acts."""
 CLOCK_TICK_NS = 20_000_000  # twice the coarsest tick (10 ms) of file system timestamps
 _parsing = threading.Lock()
 
@@ -113,6 +117,12 @@ def storing(path: Path) -> Iterator[None]:
         if error.errno in CURES:
             raise store_error(error, path) from error
         raise
+
+
+def lasts(error: StoreError) -> bool:
+    """Return whether the operating system's error behind a StoreError stays until a person acts."""
+    cause = error.__cause__
+    return isinstance(cause, OSError) and cause.errno in CURES and cause.errno not in PASSING
 
 
 def store_error(error: OSError, path: Path) -> StoreError:

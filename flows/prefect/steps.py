@@ -15,6 +15,7 @@ from prefect.utilities.annotations import opaque
 
 from flows.console.summary import publish
 from models.errors import LeaseLostError, StoreError, with_causes
+from models.files import lasts
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME
 from tasks.loop.loop import Loop
@@ -74,11 +75,11 @@ def unmasked() -> Iterator[None]:
 
 
 async def _may_mend(_: Task[..., Any], __: TaskRun, state: State[Any]) -> bool:
-    """Return whether to retry: only a StoreError can be temporary; bad data stays bad, and a lost lease lost."""
+    """Return whether to retry: only a StoreError can pass; a lost lease or a read-only folder stays."""
     try:
         await state.aresult()
     except StoreError as error:
-        return not isinstance(error, LeaseLostError)
+        return not isinstance(error, LeaseLostError) and not lasts(error)
     except BaseException:  # noqa: BLE001 - any other failure is final
         return False
     return False

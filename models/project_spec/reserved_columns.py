@@ -1,4 +1,4 @@
-"""Names of the columns that Loopline adds to prepared data; data may not use them."""
+"""Names of the columns that Loopline adds to data and to rows of a report; data may not use them."""
 
 from __future__ import annotations
 
@@ -34,4 +34,24 @@ FITTED_PREFIX = "__fitted:"
 SLICE_PREFIX = "__slice:"
 
 
-RESERVED = frozenset({ROW_COLUMN, IDENTITY_COLUMN, SPLIT_COLUMN, KEY_COLUMN, WEIGHT_COLUMN, SERIES_COLUMN, STEP_COLUMN})
+POSITION_COLUMN = "__position"
+"""A row's number in the table: in the failing rows of checks, and in queries over rows."""
+
+
+FAILED_COLUMN = "__failed"
+"""The checks that a row failed."""
+
+
+RESERVED = frozenset(
+    {
+        ROW_COLUMN,
+        IDENTITY_COLUMN,
+        SPLIT_COLUMN,
+        KEY_COLUMN,
+        WEIGHT_COLUMN,
+        SERIES_COLUMN,
+        STEP_COLUMN,
+        POSITION_COLUMN,
+        FAILED_COLUMN,
+    }
+)

@@ -22,6 +22,7 @@ import pyarrow as pa
 from models.data.header import no_such_column
 from models.errors import UsageError, did_you_mean
 from models.project_spec import references
+from models.project_spec.reserved_columns import FAILED_COLUMN, POSITION_COLUMN
 from models.sources.whole_numbers import as_frame
 from models.validation.expectation_arguments import COLUMN_ARGUMENTS, QUERY, ROW_WISE, columns_of
 from models.validation.expectations import ExpectationCheck
@@ -56,8 +57,8 @@ class ValidationOutcome:
                     reasons.setdefault(row, []).append(f"{result['expectation']}({result['column'] or ''})")
         rows = sorted(reasons)
         bad = table.take(pa.array(rows, pa.int64()))
-        bad = bad.append_column("__position", pa.array(rows, pa.int64()))
-        return bad.append_column("__failed", pa.array(["; ".join(reasons[row]) for row in rows], pa.string()))
+        bad = bad.append_column(POSITION_COLUMN, pa.array(rows, pa.int64()))
+        return bad.append_column(FAILED_COLUMN, pa.array(["; ".join(reasons[row]) for row in rows], pa.string()))
 
 
 def run_checks(

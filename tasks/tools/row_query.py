@@ -8,15 +8,18 @@ import numpy as np
 import pyarrow as pa
 
 from models.errors import UsageError, one_line
+from models.project_spec.reserved_columns import POSITION_COLUMN
 from models.sources.databases.duck import CLOSED
 
-POSITION = "__position"
-"""The column of a row's number: rows that a query returns with it can be set aside."""
 _BATCH = "batch"
 
 
 class UnexpectedRows(NamedTuple):
-    """How many rows a query returned, the first of them, and their numbers: int64, empty if it chose no `POSITION`."""
+    """How many rows a query returned, the first of them, and their numbers.
+
+    Attributes:
+        positions: int64, to set these rows aside; empty if the query chose no `POSITION_COLUMN`.
+    """
 
     num_rows: int
     examples: list[dict[str, Any]]
@@ -33,7 +36,7 @@ def unexpected_rows(table: pa.Table, query: str, num_examples: int) -> Unexpecte
     """
     import duckdb
 
-    numbered = table.append_column(POSITION, pa.array(np.arange(table.num_rows)))
+    numbered = table.append_column(POSITION_COLUMN, pa.array(np.arange(table.num_rows)))
     with duckdb.connect(config=CLOSED) as connection:
         try:
             connection.register(_BATCH, numbered)
@@ -55,7 +58,7 @@ def _counted(reader: Any, num_examples: int) -> UnexpectedRows:
     for batch in reader:
         examples += batch.slice(0, num_examples - len(examples)).to_pylist()
         num_rows += batch.num_rows
-        if POSITION in batch.schema.names and batch.schema.field(POSITION).type == pa.int64():
-            positions.append(batch.column(POSITION).drop_null().to_numpy())
-    chosen = [{name: value for name, value in row.items() if name != POSITION} for row in examples]
+        if POSITION_COLUMN in batch.schema.names and batch.schema.field(POSITION_COLUMN).type == pa.int64():
+            positions.append(batch.column(POSITION_COLUMN).drop_null().to_numpy())
+    chosen = [{name: value for name, value in row.items() if name != POSITION_COLUMN} for row in examples]
     return UnexpectedRows(num_rows, chosen, np.unique(np.concatenate(positions)))

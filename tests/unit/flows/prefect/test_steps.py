@@ -1,4 +1,5 @@
 import asyncio
+import errno
 import signal
 from typing import Any, cast
 
@@ -28,8 +29,22 @@ def test_any_other_error_stays_what_it_is() -> None:
         raise ValueError("wrong")
 
 
+def of_the_system(number: int) -> StoreError:
+    error = StoreError("not written")
+    error.__cause__ = OSError(number, "refused")
+    return error
+
+
 @pytest.mark.parametrize(
-    ("error", "mends"), [(StoreError("away"), True), (LeaseLostError("taken over"), False), (DataError("NaN"), False)]
+    ("error", "mends"),
+    [
+        (StoreError("away"), True),
+        (of_the_system(errno.ENOSPC), True),
+        (of_the_system(errno.EROFS), False),
+        (of_the_system(errno.EACCES), False),
+        (LeaseLostError("taken over"), False),
+        (DataError("NaN"), False),
+    ],
 )
 def test_a_store_that_is_away_may_come_back_and_a_lost_lease_does_not(error: Exception, mends: bool) -> None:
     assert asyncio.run(_may_mend(cast("Any", None), cast("Any", None), Failed(data=error))) == mends

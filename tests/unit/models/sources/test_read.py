@@ -79,6 +79,7 @@ def test_utf8_that_a_block_boundary_cuts_is_fine(tmp_path):
         ("a,\n1,2\n", "column 2 has no name"),
         ("a,__row\n1,2\n", "that Loopline uses itself"),
         ("a,__slice:a\n1,2\n", "that Loopline uses itself"),
+        ("a,__position\n1,2\n", "that Loopline uses itself"),
     ],
 )
 def test_a_bad_csv_is_refused_with_the_file_and_the_reason(tmp_path, content, message):

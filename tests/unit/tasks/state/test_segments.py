@@ -80,8 +80,8 @@ def test_a_full_disk_adds_nothing_and_later_records_are_read(tmp_path, monkeypat
     assert payloads(tmp_path) == [b"before", b"after"]
 
 
-@pytest.mark.parametrize("number", [errno.EIO, errno.EFBIG])
-def test_whatever_else_keeps_it_from_writing_is_told_as_such(tmp_path, monkeypatch, number):
+@pytest.mark.parametrize(("number", "message"), [(errno.EIO, "cannot be written"), (errno.EFBIG, "ulimit -f")])
+def test_whatever_else_keeps_it_from_writing_is_told_as_such(tmp_path, monkeypatch, number, message):
     writer = SegmentWriter(tmp_path)
     writer.write(b"before")
 
@@ -89,7 +89,7 @@ def test_whatever_else_keeps_it_from_writing_is_told_as_such(tmp_path, monkeypat
         raise OSError(number, os.strerror(number))
 
     monkeypatch.setattr(os, "write", broken)
-    with pytest.raises(StoreError, match=r"cannot be written"):
+    with pytest.raises(StoreError, match=message):
         writer.write(b"lost")
     monkeypatch.undo()
     writer.write(b"after")
