@@ -16,6 +16,7 @@ import argparse
 import json
 import os
 import pickle
+import signal
 import subprocess
 import sys
 import tempfile
@@ -107,6 +108,8 @@ def _run(folder: Path, contestant: str, task: Task) -> Result:
     (folder / TASK).write_bytes(pickle.dumps(task))
     command = [sys.executable, "-m", "tests.bench.quality_process", folder, contestant]
     done = subprocess.run(command, cwd=ROOT, check=False, capture_output=True, text=True)
+    if done.returncode == -signal.SIGXCPU:
+        return Result(None, 0.0, error="stopped at its limit of CPU-seconds")
     if done.returncode:
         if os.environ.get("QUALITY_DEBUG"):
             sys.stderr.write(done.stderr)

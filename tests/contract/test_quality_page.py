@@ -93,6 +93,29 @@ def test_less_is_better_of_an_error_and_one_split_is_not_judged() -> None:
     assert "| ames | 12.0 | 2.0 | 1.0 | 8.0 | 4.0 |" in page(made)
 
 
+def test_each_half_says_what_is_measured_and_what_lacks() -> None:
+    made = [Score("fgl", seed, name, "accuracy", 0.8, 2.0) for seed in range(2) for name in (OURS, "HGB")]
+    made += [Score("meats", 0, name, "mae", 0.8, 2.0) for name in (OURS, "HGB")]
+    made += [Score("ames", seed, name, "mae", 15.0, 2.0) for seed in range(3) for name in (OURS, "HGB", "AutoGluon")]
+    building, once = (sum(case.half == half for case in CASES) for half in ("building", "once"))
+    text = page(made).partition("### Used while building")[2].partition("## The goal")[0]
+    first, _, second = text.partition("### Looked at once")
+    assert f"**1 of {building}** data sets of this half are measured, on 3 splits." in first
+    assert f"**1 of {once}** data sets of this half are measured, on 2 splits." in second
+    lacking = second.partition("Not yet measured: ")[2].partition(".")[0].split(", ")
+    assert "meats" in lacking, "one split is not judged"
+    assert "fgl" not in lacking
+    assert len(lacking) == once - 1
+    assert "AutoGluon was measured" not in first
+    assert "AutoGluon was measured on none of them." in second
+
+
+def test_goals_stand_beside_each_other_on_the_same_splits() -> None:
+    made = [Score("ames", seed, OURS, "mae", 14.0, 12.0) for seed in range(2)]
+    made += [Score("ames", seed, "HGB", "mae", 13.0 + 2 * (seed > 1), 2.0) for seed in range(5)]
+    assert "| ames | mae | 2 | 14 ± 0 | **13 ± 0** |  |  |" in page(made)
+
+
 def test_scores_of_several_commits_are_told_apart() -> None:
     made = [Score("ames", 0, OURS, "mae", 14.0, 12.0, commit="a1"), Score("HMDA", 0, OURS, "roc_auc", 0.8, 9.0)]
     assert "scores of commit a1: ames.\n" in page(made)
