@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from models.data.preparation import Preparation
-from models.errors import LooplineError
+from models.errors import LooplineError, StoreError, UsageError, one_line
 from models.export.trained import HeldOutExamples, held_out_examples, out_of_fold, predictions_of
 from models.judge.baseline import trivial_baseline
 from models.kinds.task import TASKS, PerLink, refusal
@@ -18,7 +18,7 @@ from models.metrics.outputs import Output
 from models.nets.catalogue import FALLBACKS
 from models.project_spec.references import call
 from models.training.batches.examples import open_examples
-from models.training.costs.summary import total
+from models.training.costs.summary import Costs, total
 from models.training.ensemble import combined, selected, shrunk
 from models.training.job import TrainingJob
 from models.training.model_choice import Decided, as_array, decide
@@ -56,23 +56,39 @@ def bag_scores(jobs: dict[str, list[dict[str, Any]]]) -> dict[str, Any]:
     """Train the models of bags, and return what `validation_scores` returns: on all training and validation examples.
 
     Each example is judged by models that have not learnt from it. A model that is finished is read from its folder, so
-    a killed comparison goes on with the model that was trained.
+    a killed comparison goes on with the model that was trained. A family that fails on a fold has no bag.
 
     Args:
         jobs: By family the jobs of its bag, one a fold, as JSON.
 
     Returns:
-        The scores, and `costs` of all models.
+        The scores, `costs` of all models, and by family why it has no bag as `failed`; no scores if all of them failed.
+
+    Raises:
+        UsageError: The spec is wrong.
+        StoreError: The disk is full or cannot be written.
     """
     from models.training.rank import run_job
 
     bags = {name: [TrainingJob.from_json(job) for job in bag] for name, bag in jobs.items()}
-    results = [run_job(job) for bag in bags.values() for job in bag]
+    costs: list[Costs | None] = []
+    failed: dict[str, str] = {}
+    for name, bag in bags.items():
+        try:
+            for job in bag:
+                costs.append(run_job(job).costs)
+        except (UsageError, StoreError):
+            raise
+        except LooplineError as error:
+            failed[name] = one_line(error)
+    document = {"costs": total(costs).model_dump(), "failed": failed}
+    bags = {name: bag for name, bag in bags.items() if name not in failed}
+    if not bags:
+        return document
     first = next(iter(bags.values()))[0]
     preparation = Preparation.load(first.prepared)
     held_out = {name: out_of_fold(bag, preparation) for name, bag in bags.items()}
-    costs = total(result.costs for result in results).model_dump()
-    return {**_compared(first, preparation, held_out, is_joined=True), "costs": costs}
+    return {**_compared(first, preparation, held_out, is_joined=True), **document}
 
 
 def scores_on_test(jobs: dict[str, dict[str, Any]]) -> dict[str, list[float]]:

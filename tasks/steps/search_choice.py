@@ -30,6 +30,7 @@ from tasks.loop.loop import Loop
 
 FAMILIES_FILE = "families.json"
 """The jobs of each family's best trial, by its name: beside the step's output, for the card of this machine."""
+_TOO_MUCH = "the models are too much work, or the cost of a family is unknown"
 ALL_ROWS = "on all training and validation rows, each judged by models of other folds"
 
 
@@ -86,28 +87,28 @@ class ModelChoice:
             first_round: Which families went on.
         """
         direction = self.metric.direction
-        best, costs, folds = best_of(trials, direction), None, None
+        best = best_of(trials, direction)
         if not self.space.is_choice:
             return Choice(best, {"params": self.space.settings(best.params), "best_value": best.value})
         model = self._model(best, candidates, self.compare(candidates), "on validation")
-        reason = self._why_no_bag(candidates)
-        bags = {} if reason else bagged(candidates, model.members)
+        reason = self._why_no_bag(candidates) or _TOO_MUCH
+        bags = bagged(candidates, model.members) if reason is _TOO_MUCH else {}
+        costs, folds, out = None, None, first_round.out
         if bags:
-            model, costs, folds = self._bagged(best, bags)
-        families = summaries(list(self.space.families), trials, model.reasons, first_round.out, direction)
+            bagged_model, costs, failed = self._bagged(best, bags, model)
+            model, folds = (bagged_model, FOLDS) if bagged_model else (model, None)
+            reason, out = "; ".join(failed.values()), {**out, **failed}
+        families = summaries(list(self.space.families), trials, model.reasons, out, direction)
         for family in families:
             self.loop.report.note(f"search: {family.line(self.metric.name)}")
         settings = [self.space.settings(trial.params) for trial in model.members.values()]
         is_joined = bool(model.weights) or folds is not None
         params = settings_of(model.weights or [1.0], settings, folds) if is_joined else settings[0]
-        too_much = "the models are too much work, or the cost of a family is unknown"
         facts = {
             "params": params,
             "best_value": model.value,
             "families": [family.model_dump() for family in families],
-            "bag": f"each model on {FOLDS} folds of training and validation rows"
-            if bags
-            else f"no: {reason or too_much}",
+            "bag": f"each model on {FOLDS} folds of training and validation rows" if folds else f"no: {reason}",
         }
         return Choice(best if model.weights else next(iter(model.members.values())), facts, costs)
 
@@ -133,19 +134,29 @@ class ModelChoice:
         num_rows = rows["train"] + rows["validation"]
         return why_no_bag(self.loop.spec, self.preparation.task, num_rows, num_units(job.tensors))
 
-    def _bagged(self, best: Trial, bags: Mapping[str, Trial]) -> tuple[_Model, Costs, int]:
-        """Train the bags of these trials, and choose among them."""
+    def _bagged(
+        self, best: Trial, bags: Mapping[str, Trial], model: _Model
+    ) -> tuple[_Model | None, Costs, dict[str, str]]:
+        """Train the bags of these trials, and choose among them; None if a family of the search's model has none.
+
+        Also returns the costs, and by net why it has no bag: it failed on a fold.
+        """
         jobs = {
             name: [self.fold_job(trial, (fold, FOLDS)).as_json() for fold in range(FOLDS)]
             for name, trial in bags.items()
         }
         scores = self.loop.rank_pool.call("models.export.validation_scores:bag_scores", jobs=jobs)
         costs = Costs.model_validate(scores.pop("costs"))
+        failed = {
+            name: f"{self.space.names[name]} failed on a fold: {why}" for name, why in scores.pop("failed").items()
+        }
+        if failed.keys() & {str(trial.params[NET]) for trial in model.members.values()}:
+            return None, costs, failed
         compared = Comparison.model_validate(scores)
-        model = self._model(best, bags, compared, ALL_ROWS)
-        joined = compared.joined if model.weights else None
-        value = (joined or compared.scores[next(iter(model.members))]).value
+        chosen = self._model(best, {name: bags[name] for name in compared.scores}, compared, ALL_ROWS)
+        joined = compared.joined if chosen.weights else None
+        value = (joined or compared.scores[next(iter(chosen.members))]).value
         self.loop.report.note(
-            f"search: a bag of {FOLDS} folds of {', '.join(model.members)}: {self.metric.name} {value:.4f} {ALL_ROWS}"
+            f"search: a bag of {FOLDS} folds of {', '.join(chosen.members)}: {self.metric.name} {value:.4f} {ALL_ROWS}"
         )
-        return model._replace(value=value if math.isfinite(value) else None), costs, FOLDS
+        return chosen._replace(value=value if math.isfinite(value) else None), costs, failed

@@ -116,6 +116,18 @@ def test_a_bag_that_was_killed_goes_on_with_the_fold_that_was_trained(bag: Train
     assert {**again, "costs": 0} == {**scores, "costs": 0}
 
 
+def test_a_family_that_fails_on_a_fold_has_no_bag(bag: TrainingJob, tmp_path: Path):
+    members = [{"model.net": "mlp", "weight": 1.0, "train.lr": 1e30, "train.epochs": 1}]
+    model = bag.model.model_copy(update={"arguments": {"members": members, "folds": FOLDS}})
+    (diverging,) = bags_of(bag.model_copy(update={"folder": tmp_path, "model": model}))
+    jobs = {"mlp": [member.job.as_json() for member in diverging]}
+    linear = {"linear": jobs_of(bag, bag.folder.parent)["linear"]}
+    both = bag_scores(jobs | linear)
+    assert [*both["scores"]] == ["linear"]
+    assert "not finite" in both["failed"]["mlp"]
+    assert "scores" not in bag_scores(jobs)
+
+
 def test_one_graph_serves_the_bag(bag: TrainingJob, tmp_path: Path):
     target, predicted, preparation, record = answers(bag, tmp_path, "test")
     assert is_bagged(bag)

@@ -44,7 +44,7 @@ def choice_of(place: Path, scores: dict[str, Any], num_rows: int = 300, **search
 
     def call(reference: str, jobs: dict[str, list[Any]]) -> dict[str, Any]:
         calls.append((reference, jobs))
-        return {**scores, "costs": Costs(device_seconds=3.0).model_dump()}
+        return {"failed": {}, **scores, "costs": Costs(device_seconds=3.0).model_dump()}
 
     loop: Any = SimpleNamespace(
         spec=spec,
@@ -95,6 +95,22 @@ def test_a_family_alone_is_a_bag_too(tmp_path: Path):
     choice, _ = choice_of(tmp_path, document(dict.fromkeys(NETS, 0.7) | {"linear": 0.82}))
     (member,) = choice.facts["params"]["model.members"]
     assert (member["model.net"], member["weight"], choice.facts["best_value"]) == ("linear", 1.0, 0.82)
+
+
+def test_a_family_that_failed_on_a_fold_is_told_and_the_others_have_bags(tmp_path: Path):
+    choice, _ = choice_of(tmp_path, {**ON_ALL_ROWS, "failed": {"linear": "the loss is NaN"}})
+    assert choice.facts["params"]["model.folds"] == 5
+    (linear,) = [family for family in choice.facts["families"] if family["family"] == "linear"]
+    assert "failed on a fold: the loss is NaN" in linear["outcome"]
+
+
+def test_what_validation_chose_stays_where_its_family_failed_on_a_fold(tmp_path: Path):
+    choice, calls = choice_of(tmp_path, {"failed": {"mlp": "the loss is NaN"}})
+    assert len(calls) == 1
+    assert choice.facts["params"]["model.net"] == "mlp"
+    assert "model.folds" not in choice.facts["params"]
+    assert (choice.facts["best_value"], choice.facts["bag"]) == (0.9, "no: mlp failed on a fold: the loss is NaN")
+    assert choice.costs is not None, "what failed is paid for too"
 
 
 @pytest.mark.parametrize(
