@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.console import options
-from models.errors import GateRefused, UsageError
+from models.errors import UsageError
 from models.judge.gates import number as shown
 from models.judge.gates import signed
 from models.report.pages import interval
@@ -17,7 +17,6 @@ from tasks.host import stores
 if TYPE_CHECKING:
     from models.serving.shadow_comparison import ShadowComparison
     from tasks.host.workspace import Workspace
-    from tasks.mlflow.registry import Registry
     from tasks.release.status import ReleaseStatus
 
 MOST_ENTRIES = 5
@@ -56,6 +55,7 @@ def command(
     Example: loopline release flights --history
     """
     from tasks.loop.champion import first_look, open_registry
+    from tasks.mlflow.release_plans import begin, stop
     from tasks.release.status import release_status
     from tasks.state.champion_moves import moves_of
 
@@ -71,9 +71,10 @@ def command(
         _history(this_project.workspace, spec.name, as_json)
         return
     if canary is not None or shadow:
-        _try(open_registry(this_project.workspace, spec.name), canary, shadow, number, reason)
+        registry = open_registry(this_project.workspace, spec.name)
+        begin(registry, number, reason, share=canary, is_shadow=shadow)
     elif acts["is_end"] or acts["is_return"]:
-        _stop(open_registry(this_project.workspace, spec.name), acts["is_return"], reason)
+        stop(open_registry(this_project.workspace, spec.name), reason, is_return=acts["is_return"])
     status = release_status(this_project, spec)
     if as_json:
         options.print_json(status.model_dump())
@@ -89,35 +90,6 @@ def _history(workspace: Workspace, project: str, as_json: bool) -> None:
         options.print_json(document)
     else:
         print_history(document)
-
-
-def _try(registry: Registry, share: float | None, shadow: bool, number: str | None, reason: str) -> None:
-    from models.serving.releases import Canary
-    from tasks.mlflow.release_plans import change, plan_of
-
-    version = number or registry.challenger()
-    if version is None:
-        raise UsageError(f"{registry.model}: there is no challenger: name a version, as in `--version 4`")
-    plan = plan_of(registry.champion())
-    if share is not None:
-        plan = plan.model_copy(update={"canary": Canary(version=version, share=share)})
-    if shadow:
-        plan = plan.model_copy(update={"shadow": version})
-    change(registry, plan, "shadow" if share is None else "canary", reason)
-
-
-def _stop(registry: Registry, is_return: bool, reason: str) -> None:
-    from tasks.mlflow.release_plans import end, plan_of
-
-    plan = plan_of(registry.champion())
-    if is_return and plan.canary is None:
-        registry.rollback(reason)
-    elif not plan.versions:
-        raise GateRefused(
-            f"{registry.model}: nothing is tried beside the champion: `--canary SHARE` or `--shadow` begins a trial"
-        )
-    else:
-        end(registry, reason, "return" if is_return else "end")
 
 
 def _show(status: ReleaseStatus) -> None:

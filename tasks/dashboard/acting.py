@@ -1,4 +1,4 @@
-"""Moves the champion for a button, in a subprocess, so that the server of the pages never imports MLflow.
+"""Moves the champion, or changes its release, for a button: in a subprocess, so that the pages never import MLflow.
 
 `python -m tasks.dashboard.acting ROOT` reads an `ActionRequest` as JSON from stdin and prints an `ActionResult`. It
 imports MLflow first, which takes seconds: the page that asks for confirmation starts it, so it is ready for the answer.
@@ -12,8 +12,9 @@ import select
 import subprocess
 import sys
 import threading
+from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import ValidationError
 
@@ -25,8 +26,13 @@ from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
 from tasks.mlflow.client import reaching_store
 from tasks.mlflow.embedded_store import open_client
+from tasks.mlflow.release_plans import begin, stop
+
+if TYPE_CHECKING:
+    from tasks.mlflow.registry import Registry
 
 TIMEOUT_S = 120.0
+FOLLOW = "Servers follow within two seconds."
 READY_S = 300.0
 """How long a process that was started early waits for its request."""
 _lock = threading.Lock()
@@ -35,12 +41,14 @@ _ready: dict[Path, subprocess.Popen[str]] = {}
 
 
 class ActionRequest(FrozenModel):
-    """The requested action; `expected` is the champion that the page showed."""
+    """The requested action; `expected` is the champion that the page showed, `move` the newest move that it knew."""
 
-    action: Literal["promote", "rollback"]
+    action: Literal["promote", "rollback", "canary", "shadow", "end", "return"]
     model: str
     version: str | None = None
+    share: float | None = None
     expected: str | None = None
+    move: int | None = None
     reason: str = ""
 
 
@@ -86,20 +94,51 @@ def _started(workspace: Workspace) -> subprocess.Popen[str]:
 
 
 def carry_out(workspace: Workspace, request: ActionRequest) -> ActionResult:
-    """Move the champion by compare-and-swap."""
+    """Carry out the action, unless somebody changed meanwhile what the page showed."""
     try:
-        registry = open_registry(workspace, request.model, "dashboard")
-        if request.action == "rollback":
-            move = registry.rollback(request.reason, request.expected)
-            before = f", version {move.before} is not" if move.before else ""
-            return ActionResult(done=True, text=f"Version {move.after} is the champion again{before}.")
-        version = request.version or ""
-        registry.tags(version)  # raises for a missing version, before anything moves
-        move = registry.promote(version, request.expected, reason=request.reason)
-        before = f", in the place of version {move.before}" if move.before else ""
-        return ActionResult(done=True, text=f"Version {move.after} is the champion{before}.")
+        text = _ACTS[request.action](open_registry(workspace, request.model, "dashboard"), request)
+        return ActionResult(done=True, text=text)
     except LooplineError as error:
         return ActionResult(done=False, text=str(error))
+
+
+def _promote(registry: Registry, request: ActionRequest) -> str:
+    version = request.version or ""
+    registry.tags(version)  # raises for a missing version, before anything moves
+    move = registry.promote(version, request.expected, reason=request.reason)
+    before = f", in the place of version {move.before}" if move.before else ""
+    return f"Version {move.after} is the champion{before}."
+
+
+def _roll_back(registry: Registry, request: ActionRequest) -> str:
+    move = registry.rollback(request.reason, request.expected)
+    before = f", version {move.before} is not" if move.before else ""
+    return f"Version {move.after} is the champion again{before}."
+
+
+def _begin_canary(registry: Registry, request: ActionRequest) -> str:
+    begin(registry, request.version, request.reason, share=request.share, expected=request.move)
+    return f"Version {request.version} answers {request.share:.0%} of the requests. {FOLLOW}"
+
+
+def _begin_shadow(registry: Registry, request: ActionRequest) -> str:
+    begin(registry, request.version, request.reason, is_shadow=True, expected=request.move)
+    return f"Version {request.version} is a shadow. {FOLLOW}"
+
+
+def _stop(registry: Registry, request: ActionRequest) -> str:
+    move = stop(registry, request.reason, is_return=request.action == "return", expected=request.move)
+    return f"Version {move.after} answers alone. {FOLLOW}"
+
+
+_ACTS: dict[str, Callable[[Registry, ActionRequest], str]] = {
+    "promote": _promote,
+    "rollback": _roll_back,
+    "canary": _begin_canary,
+    "shadow": _begin_shadow,
+    "end": _stop,
+    "return": _stop,
+}
 
 
 def main() -> None:

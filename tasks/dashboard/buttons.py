@@ -7,8 +7,7 @@ compare-and-swap refuses the action.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Mapping
 from functools import partial
 from urllib.parse import quote
 
@@ -22,39 +21,19 @@ from starlette.routing import Route
 from models.errors import StoreError
 from models.report.facts import EARLY, ProjectFacts
 from models.report.overview_page import render_confirm, render_message
+from tasks.dashboard import releases
 from tasks.dashboard.acting import ActionRequest, ActionResult, act, prepare
+from tasks.dashboard.actions import Action, Confirmation, reason_of, text_of
 from tasks.dashboard.approvals import PERSON, answer, request_retraining, stop_loop
 from tasks.dashboard.session import checked_form, form_token, logout_token
 from tasks.host.workspace import Workspace
 from tasks.operations import overview
 from tasks.operations.retrain import note_answer
 
-REASON = "a person asked on the overview page"
+Query = Mapping[str, str]
 
 
-@dataclass(frozen=True)
-class Confirmation:
-    """The content of a confirmation page; `shown` has the values that the person saw and the form carries."""
-
-    question: str
-    lines: list[str]
-    word: str
-    shown: dict[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class Action:
-    """An action: `ask` returns its confirmation, or None if there is nothing to do; `act` runs the action.
-
-    `is_prepared`: whether it runs in a process that is started when the person is asked.
-    """
-
-    ask: Callable[[ProjectFacts], Confirmation | None]
-    act: Callable[[Workspace, ProjectFacts, FormData], ActionResult]
-    is_prepared: bool = False
-
-
-def _ask_promote(project: ProjectFacts) -> Confirmation | None:
+def _ask_promote(project: ProjectFacts, _: Query) -> Confirmation | None:
     challenger, champion = project.challenger, project.champion
     if challenger is None:
         return None
@@ -65,16 +44,16 @@ def _ask_promote(project: ProjectFacts) -> Confirmation | None:
 
 
 def _promote(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
-    version, champion = _text_of(form, "version"), _text_of(form, "champion")
+    version, champion = text_of(form, "version"), text_of(form, "champion")
     return act(
         workspace,
         ActionRequest(
-            action="promote", model=project.name, version=version, expected=champion or None, reason=_reason(form)
+            action="promote", model=project.name, version=version, expected=champion or None, reason=reason_of(form)
         ),
     )
 
 
-def _ask_rollback(project: ProjectFacts) -> Confirmation | None:
+def _ask_rollback(project: ProjectFacts, _: Query) -> Confirmation | None:
     if project.previous is None or project.champion is None:
         return None
     now, before = project.champion.number, project.previous
@@ -83,13 +62,14 @@ def _ask_rollback(project: ProjectFacts) -> Confirmation | None:
 
 
 def _rollback(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
-    champion = _text_of(form, "champion")
+    champion = text_of(form, "champion")
     return act(
-        workspace, ActionRequest(action="rollback", model=project.name, expected=champion or None, reason=_reason(form))
+        workspace,
+        ActionRequest(action="rollback", model=project.name, expected=champion or None, reason=reason_of(form)),
     )
 
 
-def _ask_retrain(project: ProjectFacts) -> Confirmation | None:
+def _ask_retrain(project: ProjectFacts, _: Query) -> Confirmation | None:
     lines = ["Its policy decides; a person's request overrides all but a running loop and the budget."]
     lines.append(_what_runs(project))
     if project.windows and project.windows[-1].breaches:
@@ -108,7 +88,7 @@ def _what_runs(project: ProjectFacts) -> str:
 
 
 def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
-    signal, is_delivered = request_retraining(workspace, project.name, _reason(form))
+    signal, is_delivered = request_retraining(workspace, project.name, reason_of(form))
     if is_delivered:
         return ActionResult(
             done=True, text=f"Prefect has the request ({signal.id}); the decision will be shown on this page."
@@ -118,7 +98,7 @@ def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> Act
     )
 
 
-def _ask_stop(project: ProjectFacts) -> Confirmation | None:
+def _ask_stop(project: ProjectFacts, _: Query) -> Confirmation | None:
     loop = project.loop
     if loop.state != "running" or loop.loop_id is None:
         return None
@@ -129,12 +109,12 @@ def _ask_stop(project: ProjectFacts) -> Confirmation | None:
 
 def _stop(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
     loop = project.loop
-    if loop.state != "running" or loop.loop_id is None or loop.loop_id != _text_of(form, "loop"):
+    if loop.state != "running" or loop.loop_id is None or loop.loop_id != text_of(form, "loop"):
         return ActionResult(done=False, text="That loop has ended meanwhile: nothing was stopped.")
-    return stop_loop(workspace, project.name, loop.loop_id, loop.flow_run, _reason(form))
+    return stop_loop(workspace, project.name, loop.loop_id, loop.flow_run, reason_of(form))
 
 
-def _ask_retry(project: ProjectFacts) -> Confirmation | None:
+def _ask_retry(project: ProjectFacts, _: Query) -> Confirmation | None:
     loop = project.loop
     if loop.state not in EARLY or loop.loop_id is None:
         return None
@@ -144,12 +124,12 @@ def _ask_retry(project: ProjectFacts) -> Confirmation | None:
 
 
 def _retry(workspace: Workspace, project: ProjectFacts, form: FormData) -> ActionResult:
-    if project.loop.state not in EARLY or project.loop.loop_id != _text_of(form, "loop"):
+    if project.loop.state not in EARLY or project.loop.loop_id != text_of(form, "loop"):
         return ActionResult(done=False, text="Another loop has begun meanwhile: nothing was asked.")
     return _retrain(workspace, project, form)
 
 
-def _ask_answer(project: ProjectFacts, *, approved: bool) -> Confirmation | None:
+def _ask_answer(project: ProjectFacts, _: Query, *, approved: bool) -> Confirmation | None:
     waiting = project.waiting
     question = f"Retrain {project.name}, as was asked?" if approved else f"Leave {project.name} as it is?"
     word = "Approve" if approved else "Refuse"
@@ -158,9 +138,9 @@ def _ask_answer(project: ProjectFacts, *, approved: bool) -> Confirmation | None
 
 
 def _answer(workspace: Workspace, project: ProjectFacts, form: FormData, *, approved: bool) -> ActionResult:
-    if project.waiting is None or project.waiting.flow_run != _text_of(form, "run"):
+    if project.waiting is None or project.waiting.flow_run != text_of(form, "run"):
         return ActionResult(done=False, text="That question was answered meanwhile, or waits no longer.")
-    comment = _text_of(form, "reason")
+    comment = text_of(form, "reason")
     result = answer(workspace, project.waiting, approved, comment)
     if result.done:
         with contextlib.suppress(StoreError):  # the run has the answer, whatever this page shows until it goes on
@@ -176,14 +156,15 @@ BUTTONS = {
     "retry": Action(_ask_retry, _retry),
     "promote": Action(_ask_promote, _promote, is_prepared=True),
     "rollback": Action(_ask_rollback, _rollback, is_prepared=True),
+    **releases.BUTTONS,
 }
 
 
 def confirm(request: Request) -> Response:
     """Return the confirmation page of an action."""
     button, project = _target(request)
-    question = button.ask(project)
-    back = _address(project.name)
+    question = button.ask(project, request.query_params)
+    back = _address(project.name, button)
     if question is None:
         return HTMLResponse(render_message("There is nothing to do", ["It was done, or undone, meanwhile."], back), 409)
     if button.is_prepared:
@@ -208,7 +189,9 @@ def _press(request: Request, form: FormData) -> Response:
     button, project = _target(request)
     outcome = button.act(request.app.state.workspace, project, form)
     title = "Done" if outcome.done else "It was refused"
-    return HTMLResponse(render_message(title, [outcome.text], _address(project.name)), 200 if outcome.done else 409)
+    return HTMLResponse(
+        render_message(title, [outcome.text], _address(project.name, button)), 200 if outcome.done else 409
+    )
 
 
 def _target(request: Request) -> tuple[Action, ProjectFacts]:
@@ -220,17 +203,8 @@ def _target(request: Request) -> tuple[Action, ProjectFacts]:
     return button, overview.overview(workspace, [project]).projects[0]
 
 
-def _text_of(form: FormData, name: str) -> str:
-    """Return a field of a form as one line of text, cut to 500 characters."""
-    return " ".join(str(form.get(name, "")).split())[:500]
-
-
-def _reason(form: FormData) -> str:
-    return _text_of(form, "reason") or REASON
-
-
-def _address(name: str) -> str:
-    return f"/projects/{quote(name, safe='')}"
+def _address(name: str, button: Action) -> str:
+    return f"/projects/{quote(name, safe='')}{button.page}"
 
 
 ROUTES = [

@@ -298,6 +298,23 @@ def test_promote_and_roll_back_by_compare_and_swap(browser: Browser, place: Work
     assert champion.number == "2"
 
 
+def test_a_trial_is_asked_with_what_it_means_and_wrong_values_are_named(browser: Browser) -> None:
+    page = browser.get("/projects/tiny/releases")
+    assert (page.status, "No server of this project has answered yet" in page.text) == (200, True)
+    assert re.findall(r"<option>(\d)</option>", page.text) == ["3", "1"] * 2
+    asked = browser.get("/projects/tiny/canary?version=3&percent=12.5")
+    assert "Try version 3 of tiny for 12.5 % of the requests?" in asked.text
+    assert {"version": "3", "share": "0.125"}.items() <= fields_of(asked.text).items()
+    for query, words in {
+        "canary?version=3&percent=100": "percent above 0 and below 100",
+        "canary?version=2&percent=5": "is the champion and answers already",
+        "shadow?version=<b>": "expected the number of a version",
+    }.items():
+        refused = browser.get(f"/projects/tiny/{query}")
+        assert (refused.status, words in refused.text) == (422, True), query
+    assert [browser.get(f"/projects/tiny/{action}").status for action in ("end", "return")] == [409, 409]
+
+
 def queued(place: Workspace) -> list[dict[str, object]]:
     return [event for event in stored_events(place) if event["name"] == "loopline.person.asked"]
 

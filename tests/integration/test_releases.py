@@ -24,6 +24,7 @@ from models.errors import GateRefused, UsageError
 from models.files import read_json, sha256, write_json
 from models.serving.registry import FILES
 from models.serving.releases import Canary, Release, ReleasePlan
+from tasks.dashboard.acting import ActionRequest, carry_out
 from tasks.host import server_access
 from tasks.host.workspace import Workspace
 from tasks.loop.champion import open_registry
@@ -334,6 +335,16 @@ def test_a_person_tries_a_version_and_sees_how_it_does(
         shutil.copytree(register_served(workspace, "tiny", "2"), workspace.cache / "models" / "tiny" / "2")
         assert "10% by version 2" in loopline("--canary", "0.1")[1]
         assert "10% by version 2 and version 2 as a shadow" in loopline("--shadow")[1]
+        seen = moves_of(workspace.state, "tiny")[0].number
+        clicks = [ActionRequest(action=action, model="tiny", move=seen) for action in ("return", "end")]
+        first, second = (carry_out(workspace, click) for click in clicks)  # two people had the same page open
+        assert (first.done, second.done) == (True, False)
+        assert "somebody changed the release meanwhile (return: )" in second.text
+        click = ActionRequest(action="canary", model="tiny", version="2", share=0.1, move=seen + 1, reason="Ada")
+        assert carry_out(workspace, click).text.startswith("Version 2 answers 10% of the requests")
+        assert not carry_out(workspace, click).done
+        shadow = ActionRequest(action="shadow", model="tiny", version="2", move=seen + 2)
+        assert carry_out(workspace, shadow).done
         SharedReleaseState(state / "serving").publish(
             Release(generation=1, stable="1", canary=Canary(version="2", share=0.1), shadow="2", refused={"7": "why"})
         )
