@@ -22,20 +22,38 @@ _CHART = Markup('<svg class="chart" viewBox="0 0 {width} {height}" role="img" ar
 _GRID = Markup('<line class="grid" x1="{left}" x2="{right}" y1="{y}" y2="{y}"/>')
 _TEXT = Markup('<text x="{x}" y="{y}" text-anchor="{anchor}">{text}</text>')
 _SPAN = Markup('<line class="band c{colour}" x1="{x}" x2="{x}" y1="{low}" y2="{high}"/>')
+_MARK = Markup('<circle class="mark {colour}" cx="{x}" cy="{y}" r="5"/>')
 _LINE = Markup('<g class="c{colour}"><polyline points="{path}"/><circle cx="{x}" cy="{y}" r="3"/></g>')
 
 
+class Mark(NamedTuple):
+    """A dot on a line in a colour that says what it is: green, amber or red."""
+
+    x: float
+    y: float
+    colour: str
+
+
 class Line(NamedTuple):
-    """A line of a chart: its name, its points (x, y) sorted by x, and intervals (x, low, high) of some."""
+    """A line of a chart: its name, its points (x, y) sorted by x, intervals (x, low, high) and dots of some."""
 
     name: str
     points: Sequence[tuple[float, float]]
     spans: Sequence[tuple[float, float, float]] = ()
+    marks: Sequence[Mark] = ()
 
     @property
     def last(self) -> float:
         """The last value."""
         return self.points[-1][1]
+
+
+class Chart(NamedTuple):
+    """A chart and its legend."""
+
+    title: str
+    image: Markup
+    lines: Sequence[Line]
 
 
 def lines_of(curves: Mapping[str, Mapping[int, float]], names: Sequence[str]) -> list[Line]:
@@ -77,6 +95,9 @@ def line_chart(lines: Sequence[Line], title: str, x_label: str) -> Markup:
             (middle, foot), (_, top) = place(position, low), place(position, high)
             parts.append(_SPAN.format(colour=colour, x=round(middle, 1), low=round(foot, 1), high=round(top, 1)))
         parts.append(_LINE.format(colour=colour, path=path, x=round(placed[-1][0], 1), y=round(placed[-1][1], 1)))
+        for mark in line.marks:
+            across_x, down_y = place(mark.x, mark.y)
+            parts.append(_MARK.format(colour=mark.colour, x=round(across_x, 1), y=round(down_y, 1)))
     values = "; ".join(f"{line.name} {show(line.last)}" for line in lines)
     label = f"{title} up to {x_label} {x_high:g}: {values}"
     return _CHART.format(width=WIDTH, height=HEIGHT, label=label, content=Markup().join(parts))

@@ -6,12 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 
-from markupsafe import Markup
-
 from models.pipeline.steps import BY_NAME
 from models.report import pages
 from models.report.facts import LoopState
-from models.report.line_chart import Line, line_chart, lines_of
+from models.report.line_chart import Chart, line_chart, lines_of
 from models.report.loop_progress import Curves, LoopProgress, StepProgress
 from models.report.overview_page import FILTERS, Link
 
@@ -64,15 +62,6 @@ class LoopFacts:
     usual: Mapping[str, float] = field(default_factory=dict)
     can_stop: bool = False
     can_retry: bool = False
-
-
-@dataclass(frozen=True)
-class Chart:
-    """A chart and its legend."""
-
-    title: str
-    image: Markup
-    lines: Sequence[Line]
 
 
 def render_loop(loop: LoopFacts, progress: LoopProgress, now: float, logout: str = "") -> str:

@@ -1,34 +1,110 @@
-"""The pages of a project's versions: all of them over time, and one with its verdict, its loop and its pages."""
+"""The pages of a project's versions: all over time, one with its verdict, loop and pages, and two side by side."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from markupsafe import Markup
 
+from models.judge.importance import Importances
+from models.judge.verdict import Difference
 from models.report import pages
+from models.report.bar_chart import bar_chart
 from models.report.facts import LastLoop
-from models.report.line_chart import Line, line_chart
+from models.report.line_chart import Chart, Line, Mark, line_chart
 from models.report.overview_page import FILTERS, Link
+from models.report.version_contents import (
+    VersionContents,
+    compared_costs,
+    compared_metrics,
+    compared_slices,
+    curves,
+    differing_keys,
+    importance_bars,
+)
 from models.serving.registry import ChampionMove, RegisteredVersion
 
 
 @dataclass(frozen=True)
 class VersionSummary:
-    """A version: `role` is champion, challenger, or empty; `registered` is in Unix seconds."""
+    """A version: `role` is champion, challenger, or empty; `registered` is in Unix seconds.
+
+    Attributes:
+        moves: Of the champion, from or to this version.
+        links: To the pages about it.
+        downloads: To its files.
+        importances: What its columns are worth; None where that is not stored.
+        others: The numbers of the versions to compare it with, newest first.
+    """
 
     version: RegisteredVersion
     registered: float
     role: str = ""
     moves: Sequence[ChampionMove] = ()
     links: Sequence[Link] = ()
+    downloads: Sequence[Link] = ()
+    importances: Importances | None = None
+    others: Sequence[str] = ()
 
 
 def render_version(project: str, facts: VersionSummary, last: LastLoop, now: float, logout: str = "") -> str:
     """Return the page of a version."""
-    return _render("version", project, last, now, logout, facts=facts)
+    bars = importance_bars(facts.importances) if facts.importances else []
+    chart = bar_chart(bars, "What each column is worth") if bars else None
+    return _render("version", project, last, now, logout, facts=facts, chart=chart)
+
+
+def render_against(
+    project: str,
+    ours: VersionContents,
+    theirs: VersionContents,
+    last: LastLoop,
+    now: float,
+    logout: str = "",
+) -> str:
+    """Return the page of two versions side by side."""
+    verdicts = ours.version.verdict, theirs.version.verdict
+    judged, difference = _compared_directly(ours.version, theirs.version)
+    values: dict[str, Any] = {"metrics": [], "slices": [], "charts": [], "same_rows": False}
+    if verdicts[0] and verdicts[1]:
+        values["metrics"] = compared_metrics(verdicts[0], verdicts[1])
+        values["slices"] = compared_slices(verdicts[0], verdicts[1])
+        values["same_rows"] = verdicts[0].digests.get("target", "-") == verdicts[1].digests.get("target", "")
+    metric = verdicts[0].metric if verdicts[0] else ""
+    named = {f"version {contents.version.number}": contents for contents in (ours, theirs)}
+    values["charts"] = [
+        Chart(title, line_chart(lines, title, "epoch"), lines) for title, lines in curves(named, metric).items()
+    ]
+    return _render(
+        "versions_against",
+        project,
+        last,
+        now,
+        logout,
+        ours=ours,
+        theirs=theirs,
+        judged=judged,
+        difference=difference,
+        costs=compared_costs(ours.version, theirs.version),
+        specs=differing_keys(ours.spec, theirs.spec),
+        params=differing_keys(*(json.loads(part.version.tags.get("loopline.params", "{}")) for part in (ours, theirs))),
+        **values,
+    )
+
+
+def _compared_directly(ours: RegisteredVersion, theirs: RegisteredVersion) -> tuple[str, Difference | None]:
+    """Return which version was judged against the other, and by how much the first is better in the metric's unit."""
+    for version, other, sign in ((ours, theirs, 1), (theirs, ours, -1)):
+        difference = version.verdict.difference if version.verdict else None
+        if version.verdict and version.verdict.champion_id == other.number and difference:
+            value, ends = difference.value, [difference.low, difference.high]
+            if sign < 0:
+                value, *ends = (None if end is None else -end for end in (value, *reversed(ends)))
+            return version.number, Difference(value=value, low=ends[0], high=ends[1])
+    return "", None
 
 
 def render_versions(
@@ -47,7 +123,9 @@ def render_versions(
 
 
 def trend(versions: Sequence[VersionSummary]) -> Markup | None:
-    """Draw the metric on frozen test rows by version with its interval; None for fewer than two.
+    """Draw the metric on frozen test rows by version, with its interval and a dot in its verdict's colour.
+
+    None for fewer than two.
 
     A metric that the goal no longer names is left out.
     """
@@ -63,7 +141,12 @@ def trend(versions: Sequence[VersionSummary]) -> Markup | None:
         if verdict.challenger.low is not None and verdict.challenger.high is not None
     ]
     metric = same[-1][1].metric
-    return line_chart([Line(metric, points, spans)], f"{metric} on test rows", "version")
+    marks = [
+        Mark(number, verdict.challenger.value, "green" if verdict.promoted else "amber")
+        for number, verdict in same
+        if verdict.challenger.value is not None
+    ]
+    return line_chart([Line(metric, points, spans, marks)], f"{metric} on test rows", "version")
 
 
 def _render(template: str, project: str, last: LastLoop, now: float, logout: str, **values: Any) -> str:

@@ -113,6 +113,23 @@ def cached_copy(
     return CachedModel(version.number, folder, hashes)
 
 
+def stored_file(workspace: Workspace, model: str, version: RegisteredVersion, name: str) -> Path | None:
+    """Return a file of a version in the cache, checked against its hash; None if the version has none of that name.
+
+    MLflow is never imported for it: the server of the pages stays small.
+
+    Raises:
+        StoreError: Only MLflow can read its store, or the file is not what was registered.
+    """
+
+    def refuse(_: Workspace, model: str, number: str, __: Path) -> None:
+        raise StoreError(f"{model} version {number}: only MLflow can read the store of its files")
+
+    if name not in version.hashes:
+        return None
+    return cached_copy(workspace, model, version, refuse, names=[name]).folder / name
+
+
 def local_copy(
     workspace: Workspace, model: str, requested: str = "champion", names: Collection[str] = ()
 ) -> CachedModel:

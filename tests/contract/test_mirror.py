@@ -21,6 +21,7 @@ ELSEWHERE: dict[str, str] = {
     "tasks/dashboard/buttons.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/loops.py": "tests/integration/test_loop_page.py: a real server and a browser",
     "tasks/dashboard/releases.py": "tests/integration/test_page.py: a real server",
+    "tasks/dashboard/version_files.py": "tests/integration/test_loop.py: needs the records of a loop",
     "tasks/dashboard/versions.py": "tests/integration/test_page.py: a real server",
     "tasks/state/delta/delta_files.py": "tests/unit/tasks/state/delta/test_delta_log.py: the files of that log",
     "tasks/gc/candidates.py": "tests/unit/tasks/gc/test_collect.py: what that one lists and removes",

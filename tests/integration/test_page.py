@@ -209,6 +209,10 @@ def test_each_version_has_an_address_of_its_own(browser: Browser) -> None:
     listed = browser.get("/projects/tiny/versions").text
     assert re.findall(r'versions/(\d)"', listed) == ["3", "2", "1"]
     assert browser.get("/projects/tiny/versions/4").status == 404
+    both = browser.get("/projects/tiny/versions/2?against=1")
+    assert (both.status, "the same lock file" in both.text) == (200, True)
+    assert browser.get("/projects/tiny/versions/2?against=4").status == 404
+    assert browser.get("/projects/tiny/versions/2/files/model.onnx").status == 404
 
 
 def test_answers_forbid_scripts_and_frames_and_say_little_of_the_server(browser: Browser) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
+from dataclasses import replace
 
 from markupsafe import escape
 
-from models.judge.verdict import Estimate
+from models.judge.verdict import Difference, Estimate
 from models.report.facts import LastLoop
-from models.report.version_page import VersionSummary, render_version, render_versions, trend
+from models.report.version_contents import VersionContents
+from models.report.version_page import VersionSummary, render_against, render_version, render_versions, trend
 from models.serving.registry import RegisteredVersion
 from tests.unit.models.report.test_card import card
 
@@ -26,6 +28,32 @@ def test_the_trend_leaves_out_another_metric() -> None:
     assert len([part for part in chart.iter("line") if part.get("class") == "band c0"]) == 2
     assert trend(versions[:2]) is None
     assert trend([]) is None
+
+
+def test_dots_of_the_trend_have_the_colour_of_the_verdict() -> None:
+    lost = summary("3")
+    assert lost.version.verdict is not None
+    kept = lost.version.verdict.model_copy(update={"decision": "keep"})
+    lost = replace(lost, version=lost.version.model_copy(update={"verdict": kept}))
+    colours = [f"mark {'green' if facts.version.verdict.promoted else 'amber'}" for facts in (summary("2"), lost)]
+    chart = ET.fromstring(trend([summary("2"), lost]) or "")
+    assert [part.get("class") for part in chart.iter("circle") if "mark" in part.get("class", "")] == colours
+
+
+def test_two_side_by_side_give_the_difference_in_the_direction_that_is_asked() -> None:
+    gain = Difference(value=0.02, low=-0.01, high=0.05)
+    judged = card().verdict.model_copy(update={"champion_id": "1", "difference": gain})
+    two = VersionContents(RegisteredVersion(number="2", verdict=judged), {"train": {"lr": 0.5}})
+    one = VersionContents(summary("1").version, {"train": {"lr": 0.25}})
+    page = render_against("tiny", two, one, LastLoop(), now=61.0)
+    assert "<b>+0.02</b>" in page
+    assert "(−0.01 to +0.05)" in page
+    assert "<code>train.lr</code>" in page
+    turned = render_against("tiny", one, two, LastLoop(), now=61.0)
+    assert "<b>−0.02</b>" in turned
+    assert "(−0.05 to +0.01)" in turned
+    bare = VersionContents(RegisteredVersion(number="3"))
+    assert "no verdict can be read" in render_against("tiny", two, bare, LastLoop(), now=61.0)
 
 
 def test_pages_of_versions_link_to_their_loops() -> None:
