@@ -10,6 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from models import scratch
+
 
 class Units(NamedTuple):
     """The unit of independence that each row is of.
@@ -24,7 +26,8 @@ class Units(NamedTuple):
 
     def at(self, rows: NDArray[Any]) -> Units:
         """Return the units of some rows, by their positions or by a mask."""
-        return Units(self.of_rows[rows], self.in_order)
+        of_rows = scratch.chosen(self.of_rows, rows) if rows.dtype == bool else self.of_rows[rows]
+        return Units(of_rows, self.in_order)
 
     def folds(self, num_folds: int, seed: int = 0) -> NDArray[np.int64]:
         """Return the fold of each row, int64 (row,), from 0 on; fewer than `num_folds` if there are fewer units.
@@ -35,11 +38,21 @@ class Units(NamedTuple):
             num_folds: Most folds.
             seed: Of the order in which units are dealt.
         """
-        names, unit, sizes = np.unique(self.of_rows, return_inverse=True, return_counts=True)
-        if not self.in_order:
-            return np.asarray((np.random.default_rng(seed).permutation(len(names)) % num_folds)[unit], np.int64)
-        middles = (np.cumsum(sizes) - sizes / 2) / max(1, len(self.of_rows))
-        return np.asarray((middles * min(num_folds, len(names))).astype(np.int64)[unit])
+        names = scratch.unique(self.of_rows)
+        if self.in_order:
+            sizes = np.zeros(len(names), np.int64)
+            for part in scratch.parts(len(self.of_rows)):
+                np.add.at(sizes, np.searchsorted(names, self.of_rows[part]), 1)
+            middles = (np.cumsum(sizes) - sizes / 2) / max(1, len(self.of_rows))
+            folds = (middles * min(num_folds, len(names))).astype(np.int64)
+        else:
+            folds = np.random.default_rng(seed).permutation(len(names))
+            folds %= num_folds
+
+        def folds_of(part: slice) -> NDArray[np.int64]:
+            return np.asarray(folds[np.searchsorted(names, self.of_rows[part])], np.int64)
+
+        return scratch.filled(len(self.of_rows), np.int64, folds_of)
 
 
 def rows_apart(num_rows: int) -> Units:

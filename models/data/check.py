@@ -5,11 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.data.header import check_names, no_such_column
 from models.errors import DataError
+from models.identity.hashing import equal_runs, hash_values
 from models.inputs.types import is_number
 from models.kinds.data_kind import PerDataKind
 from models.project_spec.blocks import Data
@@ -100,7 +102,11 @@ def check_id(table: pa.Table, data: Data) -> None:
         return
     if data.id not in table.column_names:
         raise DataError(f"data.id: {no_such_column(data.id, table.column_names)}")
-    counts = table.column(data.id).drop_null().value_counts()
+    ids, again = table.column(data.id), []
+    for order, starts in equal_runs(hash_values(ids, data.id)):
+        repeats = np.flatnonzero(starts != np.arange(len(order)))
+        again.append(order[np.union1d(repeats, starts[repeats])])
+    counts = ids.take(pa.array(np.sort(np.concatenate(again)))).drop_null().value_counts()
     shared = counts.filter(pc.greater(counts.field("counts"), 1))
     if len(shared):
         value, count = shared[0]["values"].as_py(), shared[0]["counts"].as_py()

@@ -9,22 +9,20 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
+from models import scratch
 from models.data.header import no_such_column
 from models.errors import DataError, UserCodeError
-from models.identity.hashing import hash_rows, missing
+from models.identity.hashing import equal_runs, hash_rows, missing
 from models.inputs.types import as_text, is_text
 from models.project_spec import references
 from models.project_spec.blocks import Data
-from models.sources.mapped import IN_MEMORY, Scratch
 from models.sources.read import read_source
 from models.sources.whole_numbers import as_frame
 
 NO_TARGET, REPEATED = "without a target", "equal to an earlier row in every column"
 
 
-def usable_rows(
-    table: pa.Table, data: Data, columns: list[str] | None = None, scratch: Scratch = IN_MEMORY
-) -> tuple[pa.Table, np.ndarray]:
+def usable_rows(table: pa.Table, data: Data, columns: list[str] | None = None) -> tuple[pa.Table, np.ndarray]:
     """Drop rows without a target and, with `data.deduplicate`, rows equal to an earlier row in every column.
 
     A series keeps rows without a target, because its steps must stay evenly spaced.
@@ -33,7 +31,6 @@ def usable_rows(
         table: The raw table.
         data: The spec's data block.
         columns: The columns to return; default: all. Repeated rows are always detected over all columns.
-        scratch: Where the remaining rows lie.
 
     Returns:
         The remaining rows, in their order, and the raw position of each, int64 (rows,).
@@ -41,21 +38,17 @@ def usable_rows(
     Raises:
         DataError: No row has a target.
     """
-    remaining = np.flatnonzero(~_lacking(table, data.needed_targets))
-    if not len(remaining):
+    remains = ~_lacking(table, data.needed_targets)
+    if not remains.any():
         raise DataError(
             f"data.target {data.target_name!r} has no value at all in {table.num_rows} rows: name another column"
         )
     if data.deduplicate:
-        _, first = np.unique(hash_rows(table, table.column_names)[remaining], return_index=True)
-        remaining = remaining[np.sort(first)]
-    num_rows = table.num_rows
+        answered = scratch.positions_of(remains)
+        for order, starts in equal_runs(scratch.at(hash_rows(table, table.column_names), answered)):
+            remains[answered[order[starts != np.arange(len(order))]]] = False
     table = table.select(columns or table.column_names)
-    if len(remaining) == num_rows:
-        return table, remaining
-    mask = np.zeros(num_rows, dtype=bool)
-    mask[remaining] = True
-    return scratch.filtered(table, mask), remaining
+    return table if remains.all() else scratch.chosen_rows(table, remains), scratch.positions_of(remains)
 
 
 def dropped_rows(table: pa.Table, data: Data, remaining: np.ndarray) -> dict[str, int]:

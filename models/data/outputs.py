@@ -11,6 +11,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models import scratch
 from models.data.target_encoding import OutputColumn, TargetEncoding
 from models.errors import DataError
 from models.inputs.types import as_float64, is_number
@@ -159,7 +160,8 @@ def middle_and_spread(values: np.ndarray, name: str, weights: np.ndarray | None 
     """
     with np.errstate(over="ignore", invalid="ignore"):
         middle = float(np.average(values, weights=weights))
-        spread = float(np.sqrt(np.average((values - middle) ** 2, weights=weights))) or 1.0
+        squares = scratch.computed(lambda part: (part - middle) ** 2, values)
+        spread = float(np.sqrt(np.average(squares, weights=weights))) or 1.0
     if not np.isfinite([middle, spread]).all():
         raise DataError(
             f"data.target {name!r}: its spread is no finite number, because values reach {np.abs(values).max():.4g}, "

@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from models import scratch
 from models.data.check import check_columns, check_id
 from models.data.clean import dropped_rows, made_features, usable_rows
 from models.data.columns import choose, no_input_column, with_slices
@@ -49,8 +50,8 @@ from models.project_spec.reserved_columns import (
     WEIGHT_COLUMN,
 )
 from models.project_spec.window import Window
-from models.sources.mapped import IN_MEMORY, Scratch, mapped_table
-from models.sources.read import ROW_GROUP
+from models.scratch import ROW_GROUP
+from models.sources.mapped import mapped_table
 
 
 def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
@@ -70,10 +71,12 @@ def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
         UserCodeError: The spec's own feature function failed.
         StoreError: `out` cannot be written.
     """
-    rows, preparation = prepare_table(mapped_table(raw), spec, base, Scratch(out.parent))
-    with replacing_folder(out) as folder:
-        write_rows(rows, preparation, folder)
-        write_unlabelled(raw, spec.data, base, preparation, folder)
+    with scratch.arrays_in(out.parent):
+        rows, preparation = prepare_table(mapped_table(raw), spec, base)
+        with replacing_folder(out) as folder:
+            write_rows(rows, preparation, folder)
+            del rows
+            write_unlabelled(raw, spec.data, base, preparation, folder)
     return preparation
 
 
@@ -83,10 +86,8 @@ def write_rows(rows: pa.Table, preparation: Preparation, folder: Path) -> None:
     preparation.save(folder)
 
 
-def prepare_table(
-    table: pa.Table, spec: Spec, base: Path, scratch: Scratch = IN_MEMORY
-) -> tuple[pa.Table, Preparation]:
-    """Return the prepared rows, whose columns lie in `scratch`, and the preparation of a raw table; see `prepare`."""
+def prepare_table(table: pa.Table, spec: Spec, base: Path) -> tuple[pa.Table, Preparation]:
+    """Return the prepared rows and the preparation of a raw table; see `prepare`."""
     data = spec.data
     if data.kind == "text":
         return prepare_text(table, data, spec.judge.slices)
@@ -99,25 +100,32 @@ def prepare_table(
     check_columns(table, data, spec.judge.slices)
     columns = choose(table.schema, data)
     raw, own_names = table, [name for name in columns.inputs if name in from_source]
-    table, positions = usable_rows(raw, data, _needed(raw, spec, columns), scratch)
+    table, positions = usable_rows(raw, data, _needed(raw, spec, columns))
     dropped = dropped_rows(raw, data, positions)
     del raw  # its memory beside that of the prepared rows would be the loop's peak
     if data.window is not None:
         return _prepare_series(data.window, table, positions, identities, spec, columns)
     equal = EqualUnits.of(table, data, own_names or columns.inputs, positions, len(identities))
-    codes = assign(table, data.split, data.targets[0], equal.deciding(identities[positions], positions))
-    is_newest = newest(codes, split_key(table, data.split), data.newest)
+    codes = assign(table, data.split, data.targets[0], equal.deciding(scratch.at(identities, positions), positions))
+    is_newest = np.ones(0, bool) if data.newest is None else newest(codes, split_key(table, data.split), data.newest)
     dropped |= _older(is_newest, data)
     if not is_newest.all():
-        table, positions, codes = scratch.filtered(table, is_newest), positions[is_newest], codes[is_newest]
+        table, positions, codes = _rows_of(is_newest, table, positions, codes)
     for reason, is_lost in without_a_class(table, codes, data, spec.goal).items():
         dropped[reason] = int(is_lost.sum())
-        table, positions, codes = scratch.filtered(table, ~is_lost), positions[~is_lost], codes[~is_lost]
+        table, positions, codes = _rows_of(~is_lost, table, positions, codes)
     check_finite(table, [*columns.of("numeric"), *data.targets], positions)
-    fitted = SplitRows.of(table, data, codes, positions, identities[positions], equal.units_at(positions))
-    rows, preparation = _fit(table, data, fitted, columns, spec.goal, base, scratch)
+    at_positions = scratch.at(identities, positions), equal.units_at(positions)
+    fitted = SplitRows.of(table, data, codes, positions, *at_positions)
+    rows, preparation = _fit(table, data, fitted, columns, spec.goal, base)
     update = {"dropped": dropped, "equal_rows": equal.counted(positions, codes, TEST)}
     return with_slices(rows, table, spec.judge.slices), preparation.model_copy(update=update)
+
+
+def _rows_of(
+    mask: np.ndarray, table: pa.Table, positions: np.ndarray, codes: np.ndarray
+) -> tuple[pa.Table, np.ndarray, np.ndarray]:
+    return scratch.chosen_rows(table, mask), scratch.chosen(positions, mask), scratch.chosen(codes, mask)
 
 
 def _prepare_series(
@@ -212,11 +220,10 @@ def _fit(
     columns: Columns,
     goal: Goal,
     base: Path | None = None,
-    scratch: Scratch = IN_MEMORY,
 ) -> tuple[pa.Table, Preparation]:
     prepared: PreparedColumns = {}
     task, target = _target(table, data, rows, prepared, goal)
-    learnt = LearntInputs(_by_their_texts(columns, table, data, rows.train), scratch=scratch)
+    learnt = LearntInputs(_by_their_texts(columns, table, data, rows.train))
     answers = partial(_learnt_by_texts, prepared, task, target, rows.train)
     learn(_raw_rows(table, data, rows, base, answers, TASKS[task].has_classes), learnt)
     if not learnt.parts:
@@ -274,7 +281,7 @@ def _by_their_texts(columns: Columns, table: pa.Table, data: Data, train: np.nda
     for name in columns.inputs:
         column = table.column(name)
         if name not in data.features.kinds and is_text(column.type):
-            kind = kind_of_texts(as_text(column).filter(pa.array(train)), columns.kinds[name])
+            kind = kind_of_texts(scratch.chosen_values(as_text(column), train), columns.kinds[name])
             if kind != columns.kinds[name]:
                 del columns.kinds[name]  # to the end: columns whose kind the spec names come first
                 columns.kinds[name] = kind
@@ -297,13 +304,13 @@ _SEEN: PerDataKind[Callable[[SplitRows], np.ndarray]] = {
 
 
 def _learnt_by_texts(prepared: PreparedColumns, task: Task, target: TargetEncoding, train: np.ndarray) -> np.ndarray:
-    return learnt_by_texts([prepared[name].filter(pa.array(train)) for name in target.columns], task, target)
+    return learnt_by_texts([scratch.chosen_values(prepared[name], train) for name in target.columns], task, target)
 
 
 def _target(
     table: pa.Table, data: Data, rows: SplitRows, prepared: PreparedColumns, goal: Goal
 ) -> tuple[Task, TargetEncoding]:
-    training = table.select(data.targets).filter(pa.array(rows.train))
+    training = scratch.chosen_rows(table.select(data.targets), rows.train)
     task = infer_task(training, data, goal.metric)
     is_log = is_on_log_scale(table, training, data, task, goal.metric)
     target = fit_target(training, data, task, is_log, rows.train_weights, goal.positive)

@@ -23,11 +23,12 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models import scratch
 from models.data.preparation import SPLITS
 from models.data.weights import row_weights
 from models.errors import DataError
 from models.folds import Units
-from models.identity.hashing import Hashes, hash_values, keyed, missing, row_identities, unit_interval
+from models.identity.hashing import Hashes, equal_runs, hash_values, keyed, missing, row_identities, unit_interval
 from models.inputs.times import parsed_times
 from models.project_spec.blocks import Data, Split
 
@@ -56,7 +57,7 @@ def assign(table: pa.Table, split: Split, target: str, identities: Hashes | None
     if split.by == "time":
         codes = _by_time(times(table.column(str(split.column)), str(split.column)), split)
     elif split.by == "position":
-        codes = by_position(np.ones(table.num_rows, dtype=np.int64), split)
+        codes = _by_order(scratch.counted(table.num_rows), split)
     elif split.by == "stratified":
         codes = _stratified(table.column(target), target, split, _row_hashes(table, split, identities))
     else:
@@ -74,10 +75,17 @@ def newest(codes: np.ndarray, key: np.ndarray | None, rows: int | None) -> np.nd
         rows: How many training rows stay; None: all.
     """
     mask = np.ones(len(codes), dtype=bool)
-    training = np.flatnonzero(codes == TRAIN)
-    if rows is not None and len(training) > rows:
-        oldest_first = training if key is None else training[np.argsort(key[training], kind="stable")]
-        mask[oldest_first[:-rows]] = False
+    if rows is None or np.count_nonzero(codes == TRAIN) <= rows:
+        return mask
+    training = scratch.positions_of(codes == TRAIN)
+    times = training if key is None else scratch.at(key, training)
+    ordered = scratch.filled(len(times), times.dtype, lambda part: times[part])
+    ordered.partition(len(ordered) - rows)
+    oldest = ordered[len(ordered) - rows]
+    num_ties = rows - int(np.count_nonzero(ordered[-rows:] > oldest))  # of equal times the last rows stay
+    ties = scratch.positions_of(times == oldest)
+    mask[training[times < oldest]] = False
+    mask[training[ties[: len(ties) - num_ties]]] = False
     return mask
 
 
@@ -109,8 +117,8 @@ def independent_units(split: Split, key: np.ndarray | None, identities: Hashes) 
         key: Of the rows, from `split_key`.
         identities: Of the rows.
     """
-    if split.by == "position" or (split.by == "time" and (key is None or len(np.unique(key)) < 2)):
-        return Units(np.arange(len(identities)), in_order=True)
+    if split.by == "position" or (split.by == "time" and (key is None or key.min() == key.max())):
+        return Units(scratch.counted(len(identities)), in_order=True)
     return Units(identities if key is None else key, in_order=split.by == "time")
 
 
@@ -152,13 +160,12 @@ class SplitRows:
     @property
     def train(self) -> np.ndarray:
         """True for training rows (rows,)."""
-        train: np.ndarray = self.codes == TRAIN
-        return train
+        return scratch.filled(len(self.codes), np.bool_, lambda part: self.codes[part] == TRAIN)
 
     @property
     def train_weights(self) -> np.ndarray | None:
         """The weights of the training rows; None: all count alike."""
-        return None if self.weights is None else self.weights[self.train]
+        return None if self.weights is None else scratch.chosen(self.weights, self.train)
 
     def counts(self) -> dict[str, int]:
         """Return the number of rows of each split."""
@@ -166,7 +173,8 @@ class SplitRows:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    return np.unique(values, return_inverse=True)[1].astype(np.int64)
+    ordered = scratch.unique(values)
+    return scratch.filled(len(values), np.int64, lambda part: np.searchsorted(ordered, values[part]))
 
 
 def times(column: pa.ChunkedArray, name: str) -> np.ndarray:
@@ -181,11 +189,11 @@ def times(column: pa.ChunkedArray, name: str) -> np.ndarray:
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         column = parsed_times(column, f"data.split.column {name!r}")
     elif pa.types.is_date(kind):
-        column = column.cast(pa.timestamp("us"))
+        column = scratch.by_parts(column, lambda part: part.cast(pa.timestamp("us")))
     if pa.types.is_timestamp(column.type):
-        column = column.cast(pa.timestamp("us", tz=column.type.tz), safe=False).cast(pa.int64())
-    values: np.ndarray = column.to_numpy()
-    return values
+        zone = column.type.tz
+        column = scratch.by_parts(column, lambda part: part.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64()))
+    return scratch.numbers(column)
 
 
 def by_position(sizes: np.ndarray, split: Split) -> np.ndarray:
@@ -238,10 +246,8 @@ def _row_hashes(table: pa.Table, split: Split, identities: Hashes | None) -> Has
 
 
 def _by_threshold(points: np.ndarray, split: Split) -> np.ndarray:
-    codes = np.full(len(points), TRAIN, dtype=np.int8)
-    codes[points < split.test + split.validation] = VALIDATION
-    codes[points < split.test] = TEST
-    return codes
+    cuts = (split.test, split.test + split.validation)
+    return scratch.filled(len(points), np.int8, lambda part: TEST - np.searchsorted(cuts, points[part], side="right"))
 
 
 def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hashes) -> np.ndarray:
@@ -249,23 +255,36 @@ def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hash
 
     Source: systematic sampling; rows are ordered by their hashes, so that the order of the file has no effect.
     """
-    encoded = pc.dictionary_encode(column, null_encoding="encode").combine_chunks()
-    if isinstance(encoded, pa.ChunkedArray):
-        encoded = encoded.chunk(0)
-    if len(encoded.dictionary) > _MAX_STRATA:
+    if pa.types.is_dictionary(column.type):
+        column = column.cast(column.type.value_type)
+    values = scratch.first_values(column, _MAX_STRATA)
+    if len(values) > _MAX_STRATA:
         raise DataError(
-            f"data.split: got {len(encoded.dictionary)} different values of {target!r} to stratify by, expected at "
+            f"data.split: got {len(values)} different values of {target!r} to stratify by, expected at "
             f"most {_MAX_STRATA} classes: split by random, or by time, group or hash"
         )
-    classes = encoded.indices.to_numpy()
-    offsets = unit_interval(hash_values(pa.chunked_array([encoded.dictionary]), target, split.seed))
-    ranks, sizes = _ranks_in_class(classes, hashes)
-    codes = _by_threshold((ranks + offsets[classes]) / sizes, split)
+    classes = scratch.filled(
+        len(column),
+        np.int32,
+        lambda part: pc.index_in(column.slice(part.start, part.stop - part.start), value_set=values).to_numpy(),
+    )
+    sizes = np.zeros(len(values), dtype=np.int64)
+    for part in scratch.parts(len(classes)):
+        sizes += np.bincount(classes[part], minlength=len(values))
+    offsets = unit_interval(hash_values(pa.chunked_array([values]), target, split.seed))
+    ranks = _ranks_in_class(classes, hashes, len(values))
+
+    def points_of(part: slice) -> np.ndarray:
+        return np.asarray((ranks[part] + offsets[classes[part]]) / sizes[classes[part]])
+
+    codes = _by_threshold(scratch.filled(len(classes), np.float64, points_of), split)
     # A class of which no row would train could not be learnt: its last row trains, so the only row of a class does.
-    has_training = np.bincount(classes[codes == TRAIN], minlength=len(encoded.dictionary)) > 0
-    last = np.zeros(len(encoded.dictionary), dtype=np.int64)
-    np.maximum.at(last, classes, ranks)
-    codes[~has_training[classes] & (ranks == last[classes])] = TRAIN
+    has_training, last = np.zeros(len(values), dtype=bool), np.zeros(len(values), dtype=np.int64)
+    for part in scratch.parts(len(classes)):
+        has_training[classes[part][codes[part] == TRAIN]] = True
+        np.maximum.at(last, classes[part], ranks[part])
+    for part in scratch.parts(len(classes)):
+        codes[part][~has_training[classes[part]] & (ranks[part] == last[classes[part]])] = TRAIN
     num_single = int((sizes == 1).sum())
     if num_single > len(codes) / 2:
         raise DataError(
@@ -275,28 +294,54 @@ def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hash
     return codes
 
 
-def _ranks_in_class(classes: np.ndarray, hashes: Hashes) -> tuple[np.ndarray, np.ndarray]:
-    """Return for each row the rank of its hash within its class, and the size of the class, int64 (rows,).
+def _ranks_in_class(classes: np.ndarray, hashes: Hashes, num_classes: int) -> np.ndarray:
+    """Return for each row the rank of its hash within its class, int64 (rows,).
 
     Equal hashes, those of equal rows, share the rank of the first.
     """
-    order = np.lexsort((hashes, classes))
-    starts = np.flatnonzero(np.diff(classes[order], prepend=-1))
-    counts = np.diff(np.append(starts, len(classes)))
-    ranks, sizes = np.empty(len(classes), dtype=np.int64), np.empty(len(classes), dtype=np.int64)
-    is_first = (np.diff(classes[order], prepend=-1) != 0) | (hashes[order] != np.roll(hashes[order], 1))
-    firsts = np.maximum.accumulate(np.where(is_first, np.arange(len(classes)), 0))
-    ranks[order] = firsts - np.repeat(starts, counts)
-    sizes[order] = np.repeat(counts, counts)
-    return ranks, sizes
+    ranks, before = scratch.empty(len(classes), np.int64), np.zeros(num_classes, dtype=np.int64)
+    for by_hash, starts in equal_runs(hashes):
+        places = np.argsort(classes[by_hash], kind="stable")  # by class, in each by hash
+        order, numbers = by_hash[places], np.arange(len(places))
+        of_class = classes[order]
+        is_first = np.diff(of_class, prepend=-1) != 0
+        begins = np.maximum.accumulate(np.where(is_first, numbers, 0))
+        is_new = is_first | (np.diff(starts[places], prepend=-1) != 0)
+        firsts = np.maximum.accumulate(np.where(is_new, numbers, 0))
+        ranks[order] = before[of_class] + firsts - begins
+        before += np.bincount(of_class, minlength=num_classes)
+    return ranks
 
 
 def _by_time(values: np.ndarray, split: Split) -> np.ndarray:
     """Cut between distinct times, so that rows with the same time are in the same split."""
-    _, moment, counts = np.unique(values, return_inverse=True, return_counts=True)
-    return by_position(counts, split)[moment]
+    ordered = scratch.filled(len(values), values.dtype, lambda part: values[part])
+    ordered.sort()
+    return _by_order(ordered, split, values)
+
+
+def _by_order(ordered: np.ndarray, split: Split, values: np.ndarray | None = None) -> np.ndarray:
+    """Return the split of rows with some values (rows,), from those in their order; default: they are in order."""
+    first_validation = _nearest_end(ordered, 1.0 - split.validation - split.test)
+    first_test = max(_nearest_end(ordered, 1.0 - split.test), first_validation)
+    cuts = [ordered[end] for end in (first_validation, first_test) if end < len(ordered)]
+    values = ordered if values is None else values
+    return scratch.filled(len(values), np.int8, lambda part: np.searchsorted(cuts, values[part], side="right"))
+
+
+def _nearest_end(ordered: np.ndarray, share: float) -> int:
+    """Return where the moment ends, of values in their order, until which the share of the rows is nearest to `share`.
+
+    Of two as near the first counts.
+    """
+    row = min(max(int(share * len(ordered)), 1), len(ordered)) - 1
+    start = int(np.searchsorted(ordered, ordered[row]))
+    ends = [start, int(np.searchsorted(ordered, ordered[row], side="right"))]
+    if ends[1] < len(ordered):
+        ends.append(int(np.searchsorted(ordered, ordered[ends[1]], side="right")))
+    return min((end for end in ends if end), key=lambda end: abs(end / len(ordered) - share))
 
 
 def _nearest_cut(until: np.ndarray, share: float) -> int:
-    """Return how many moments or rows lie before the cut whose share of the rows is nearest to `share`."""
+    """Return how many rows lie before the cut whose share of their sizes is nearest to `share`."""
     return int(np.abs(until - share).argmin()) + 1

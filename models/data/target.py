@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models import scratch
 from models.data.outputs import infer_task_of_several
 from models.data.preparation import SPLITS
 from models.data.target_forms import FORMS
@@ -58,7 +59,7 @@ def infer_task(targets: pa.Table, data: Data, metric: str | None = None) -> Task
         return task
     if data.kind == "series" or (is_number(kind) and is_of_numbers(metric)) or _is_continuous(column):
         return "regression"
-    return "binary" if len(pc.unique(column)) == 2 else "multiclass"
+    return "binary" if len(scratch.first_values(column, 2)) == 2 else "multiclass"
 
 
 def certain_task(first: pa.ChunkedArray | None, data: Data) -> Task | None:
@@ -102,19 +103,22 @@ def is_on_log_scale(table: pa.Table, training: pa.Table, data: Data, task: Task,
     if data.kind == "series" or metric not in _OF_QUANTILES or lowest <= 0:
         return False
     values = as_float64(training.column(name), name)
-    values = values[~np.isnan(values)]
+    values = scratch.chosen(values, ~np.isnan(values))
     if len(values) < LEAST_ROWS:
         return False
     skewness = _skewness(values)
-    return skewness > MOST_SKEWNESS and abs(_skewness(np.log(values))) < skewness / 2
+    return skewness > MOST_SKEWNESS and abs(_skewness(scratch.computed(np.log, values))) < skewness / 2
 
 
 def _skewness(values: np.ndarray) -> float:
     """Return the third standardised moment; 0 for a constant, and for values too large to have a spread."""
     with np.errstate(over="ignore"):
-        centred = values - values.mean()
+        mean = values.mean()
+        centred = scratch.computed(lambda part: part - mean, values)
         spread = float(centred.std())
-    return float(((centred / spread) ** 3).mean()) if 0 < spread < np.inf else 0.0
+        if not 0 < spread < np.inf:
+            return 0.0
+        return float(scratch.computed(lambda part: (part / spread) ** 3, centred).mean())
 
 
 def without_a_class(targets: pa.Table, codes: np.ndarray, data: Data, goal: Goal) -> dict[str, np.ndarray]:
@@ -133,13 +137,13 @@ def without_a_class(targets: pa.Table, codes: np.ndarray, data: Data, goal: Goal
     Raises:
         DataError: The target's type fits no task, or most rows of validation or test have such a class.
     """
-    train = pa.array(codes == 0)
-    if not TASKS[infer_task(targets.filter(train), data, goal.metric)].has_classes:
+    train = codes == 0
+    if not TASKS[infer_task(scratch.chosen_rows(targets, train), data, goal.metric)].has_classes:
         return {}
     is_of_two = data.task is not None and TASKS[data.task].has_positive
     of_two = f"data.task: {data.task}" if is_of_two else "goal.positive" if goal.positive is not None else ""
     texts = as_text(targets.column(data.targets[0]))
-    counts = pc.value_counts(texts.filter(train))
+    counts = pc.value_counts(scratch.chosen_values(texts, train))
     ordered = sorted(zip(counts.field("counts").to_pylist(), counts.field("values").to_pylist(), strict=True))[::-1]
     learnt, fault = [text for _, text in ordered], "that no training row has"
     if of_two and 0 < sum(count for count, _ in ordered[2:]) <= MOST_STRAYS * ordered[1][0]:
@@ -162,7 +166,7 @@ def without_a_class(targets: pa.Table, codes: np.ndarray, data: Data, goal: Goal
 def _is_continuous(column: pa.ChunkedArray) -> bool:
     if not is_number(column.type):
         return False
-    num_values = pc.count_distinct(column).as_py()
+    values = scratch.first_values(column, MAX_INTEGER_CLASSES).drop_null()
     if pa.types.is_integer(column.type):
-        return bool(num_values > MAX_INTEGER_CLASSES)
-    return num_values != 2 or not pc.all(pc.equal(column, pc.round(column.cast(pa.float64())))).as_py()
+        return len(values) > MAX_INTEGER_CLASSES
+    return len(values) != 2 or not pc.all(pc.equal(values, pc.round(values.cast(pa.float64())))).as_py()

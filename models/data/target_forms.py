@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models import scratch
 from models.data.outputs import (
     check_label,
     fit_labels,
@@ -164,15 +165,20 @@ def class_indices(column: pa.ChunkedArray, target: TargetEncoding) -> np.ndarray
     Raises:
         DataError: A class is none of the target's.
     """
-    indices = pc.index_in(column, pa.array(target.classes, pa.string()))
-    if indices.null_count:
-        unseen = pc.unique(column.filter(pc.is_null(indices))).to_pylist()[:5]
-        raise DataError(
-            f"data.target {target.name!r}: got classes {unseen}, expected those of the training rows, "
-            f"{target.class_names[:20]}: leave such rows out in the source"
-        )
-    values: np.ndarray = indices.to_numpy().astype(np.int64)
-    return values
+    classes = pa.array(target.classes, pa.string())
+
+    def indices_of(part: slice) -> np.ndarray:
+        rows = column.slice(part.start, part.stop - part.start)
+        indices = pc.index_in(rows, classes)
+        if indices.null_count:
+            unseen = pc.unique(rows.filter(pc.is_null(indices))).to_pylist()[:5]
+            raise DataError(
+                f"data.target {target.name!r}: got classes {unseen}, expected those of the training rows, "
+                f"{target.class_names[:20]}: leave such rows out in the source"
+            )
+        return np.asarray(indices.to_numpy())
+
+    return scratch.filled(len(column), np.int64, indices_of)
 
 
 def _fit_two_classes(targets: pa.Table, data: Data, is_log: bool, weights: Weights) -> TargetEncoding:
@@ -244,7 +250,7 @@ def _fit_grades(targets: pa.Table, data: Data, is_log: bool, weights: Weights) -
 def _fit_number(column: pa.ChunkedArray, name: str, is_log: bool, weights: Weights) -> TargetEncoding:
     values = as_float64(column, name)
     present = ~np.isnan(values)
-    values, weights = values[present], None if weights is None else weights[present]
+    values, weights = scratch.chosen(values, present), None if weights is None else scratch.chosen(weights, present)
     if not len(values):
         raise DataError(
             f"data.target {name!r} has no value in the training rows: fill it in the source, or take another"
@@ -253,7 +259,8 @@ def _fit_number(column: pa.ChunkedArray, name: str, is_log: bool, weights: Weigh
     if not is_log:
         return TargetEncoding(name=name, shift=middle, scale=spread)
     offset = 0.0 if values.min() > 0 else float(values[values > 0].min(initial=np.inf))
-    shift, scale = middle_and_spread(np.log(values + (offset if np.isfinite(offset) else 1.0)), name, weights)
+    logarithms = scratch.computed(lambda part: np.log(part + (offset if np.isfinite(offset) else 1.0)), values)
+    shift, scale = middle_and_spread(logarithms, name, weights)
     return TargetEncoding(
         name=name,
         shift=shift,

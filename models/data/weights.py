@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from models import scratch
 from models.data.preparation import ROWS_FILE, SPLITS
 from models.data.prepared_rows import rows_of
 from models.errors import DataError
@@ -28,7 +29,7 @@ def row_weights(column: pa.ChunkedArray, name: str, codes: np.ndarray) -> np.nda
     """
     values = raw_weights(column, name)
     for code, split in enumerate(SPLITS):
-        of_split = values[codes == code]
+        of_split = scratch.chosen(values, codes == code)
         if len(of_split) and not of_split.any():
             consequence = "nothing can be learnt" if split == "train" else "no metric can be measured"
             raise DataError(
@@ -36,7 +37,8 @@ def row_weights(column: pa.ChunkedArray, name: str, codes: np.ndarray) -> np.nda
                 "weight in "
                 "each split: correct the weights in the source, split another way (data.split), or name another column"
             )
-    return np.asarray(values / float(values[codes == 0].mean()))
+    mean = float(scratch.chosen(values, codes == 0).mean())
+    return scratch.computed(lambda part: part / mean, values)
 
 
 def raw_weights(column: pa.ChunkedArray, name: str) -> np.ndarray:
@@ -46,12 +48,12 @@ def raw_weights(column: pa.ChunkedArray, name: str) -> np.ndarray:
         DataError: A weight is negative or no number.
     """
     values = as_float64(column, name)
-    values = np.where(np.isnan(values), 1.0, values)
+    values = scratch.computed(lambda part: np.where(np.isnan(part), 1.0, part), values)
     if len(values) and values.min() < 0:
         raise DataError(
             f"data.weight {name!r}: got {values.min():g}, expected weights >= 0: correct them in the source"
         )
-    return np.asarray(values)
+    return values
 
 
 def weights_of(prepared: Path, split: str) -> np.ndarray | None:

@@ -13,14 +13,17 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models import scratch
 from models.identity.equal_share import EqualRows
-from models.identity.hashing import Hashes, equal_runs, hash_rows
+from models.identity.hashing import Hashes, equal_runs, hash_rows, hash_values
 from models.project_spec.blocks import Data, Spec
 
 MOST_OF_ONE = 0.05
 """Rows of which more than this share are equal are a common value, such as that of a sensor which is off: no copies."""
 FEW = 2
 """So many equal rows are copies in the smallest table."""
+_MANY_VALUES = 1 << 16
+"""Different values in the first part of a column from which on those of all rows are counted by their hashes."""
 
 EqualRowsRule = Literal["together", "apart"]
 """The values of `data.split.equal_rows`."""
@@ -46,11 +49,17 @@ def equal_groups(table: pa.Table, columns: list[str]) -> np.ndarray:
 
     Cost: a hash of each column, and a sort.
     """
-    first = np.empty(table.num_rows, dtype=np.int64)
+    groups = scratch.empty(table.num_rows, np.int64)  # at first the row with which each begins
     for order, starts in equal_runs(hash_rows(table, columns)):
-        first[order] = order[starts]
-    numbers = np.cumsum(first == np.arange(len(first)), dtype=np.int64) - 1
-    return np.asarray(numbers[first])
+        groups[order] = order[starts]
+    num_groups = 0
+    for part in scratch.parts(len(groups)):
+        first = groups[part].copy()
+        is_first = first == np.arange(part.start, part.stop)
+        groups[part] = num_groups + np.cumsum(is_first, dtype=np.int64) - 1
+        num_groups += int(is_first.sum())
+        groups[part.start + np.flatnonzero(~is_first)] = groups[first[~is_first]]
+    return groups
 
 
 def identify_rows(table: pa.Table, columns: list[str]) -> bool:
@@ -63,10 +72,18 @@ def identify_rows(table: pa.Table, columns: list[str]) -> bool:
     """
     bits_needed, combinations = 2 * float(np.log(max(1, table.num_rows))), 0.0
     for name in columns:
-        combinations += float(np.log(max(1, pc.count_distinct(table.column(name), "all").as_py())))
+        combinations += float(np.log(max(1, _num_values(table.column(name), name))))
         if combinations >= bits_needed:
             return True
     return False
+
+
+def _num_values(column: pa.ChunkedArray, name: str) -> int:
+    """Return how many different values a column has, missing ones as one; of hashes, if there are many."""
+    first = column.slice(0, scratch.PART)
+    if len(first) == len(column) or pc.count_distinct(first).as_py() < _MANY_VALUES:
+        return int(pc.count_distinct(column, "all").as_py())
+    return len(scratch.unique(hash_values(column, name)))
 
 
 class EqualUnits(NamedTuple):
@@ -91,13 +108,8 @@ class EqualUnits(NamedTuple):
         identified = has_copies and identify_rows(table, columns)
         together = identified and data.deals_rows and data.split.equal_rows != "apart"
         units = units_of_copies(groups) if together else None
-        whole = np.zeros(num_raw, dtype=np.int64)
-        whole[positions] = groups
-        if units is None:
-            return cls(whole, None, identified)
-        apart = np.zeros(num_raw, dtype=np.int64)
-        apart[positions] = units
-        return cls(whole, apart, identified)
+        apart = None if units is None else _by_raw_position(units, positions, num_raw)
+        return cls(_by_raw_position(groups, positions, num_raw), apart, identified)
 
     def deciding(self, identities: Hashes, positions: np.ndarray) -> Hashes:
         """Return the hashes that decide the rows' splits, uint64 (rows,): each has that of the first of its unit.
@@ -107,13 +119,14 @@ class EqualUnits(NamedTuple):
         units = self.units_at(positions)
         if units is None:
             return identities
-        _, first, unit = np.unique(units, return_index=True, return_inverse=True)
-        decisive: Hashes = identities[first[unit.reshape(-1)]]
-        return decisive
+        first = scratch.filled(int(units.max(initial=-1)) + 1, np.int64, lambda part: len(units))
+        for part in scratch.parts(len(units)):
+            np.minimum.at(first, units[part], np.arange(part.start, part.stop))
+        return scratch.filled(len(units), np.uint64, lambda part: identities[first[units[part]]])
 
     def units_at(self, positions: np.ndarray) -> np.ndarray | None:
         """Return the units of the rows at some positions, int64 (rows,); None: each row is one."""
-        return None if self.units is None else self.units[positions]
+        return None if self.units is None else scratch.at(self.units, positions)
 
     def counted(self, positions: np.ndarray, codes: np.ndarray, test: int) -> EqualRows | None:
         """Return the equal rows of a split table; None if no two rows are equal.
@@ -123,18 +136,22 @@ class EqualUnits(NamedTuple):
             codes: The split of each row (rows,).
             test: The code of the test rows.
         """
-        groups = self.groups[positions]
-        num_equal = int((np.bincount(groups)[groups] > 1).sum()) if len(groups) else 0
+        groups = scratch.at(self.groups, positions)
+        sizes = np.bincount(groups)
+        num_equal = int(sizes[sizes > 1].sum())
         if not num_equal:
             return None
-        is_test = codes == test
-        is_copy = np.isin(groups[is_test], groups[~is_test])
+        in_training = np.zeros(len(sizes), dtype=bool)
+        for part in scratch.parts(len(groups)):
+            in_training[groups[part][codes[part] != test]] = True
         return EqualRows(
             num_rows=num_equal,
             identified=self.identified,
             together=self.units is not None,
-            num_in_training=int(is_copy.sum()),
-            num_test=int(is_test.sum()),
+            num_in_training=sum(
+                int(in_training[groups[part][codes[part] == test]].sum()) for part in scratch.parts(len(groups))
+            ),
+            num_test=int((codes == test).sum()),
         )
 
 
@@ -145,5 +162,20 @@ def units_of_copies(groups: np.ndarray) -> np.ndarray | None:
     """
     sizes = np.bincount(groups)
     common = sizes > max(FEW, MOST_OF_ONE * len(groups))
-    units = np.where(common[groups], len(sizes) + np.arange(len(groups)), groups)
-    return units if (sizes[~common] > 1).any() else None
+    if not ((sizes > 1) & ~common).any():
+        return None
+    return scratch.filled(
+        len(groups),
+        np.int64,
+        lambda part: np.where(common[groups[part]], len(sizes) + np.arange(part.start, part.stop), groups[part]),
+    )
+
+
+def _by_raw_position(values: np.ndarray, positions: np.ndarray, num_raw: int) -> np.ndarray:
+    """Return numbers of the rows at some ascending positions by the position, int64 (raw row,); 0 elsewhere."""
+    if len(positions) == num_raw:
+        return values
+    whole = scratch.filled(num_raw, np.int64, lambda part: 0)
+    for part in scratch.parts(len(positions)):
+        whole[positions[part]] = values[part]
+    return whole

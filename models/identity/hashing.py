@@ -13,27 +13,29 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models import scratch
 from models.errors import DataError
 from models.sources.whole_numbers import MOST_EXACT, are_large
 
 Hashes = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
 _BLOCK_BYTES = 1 << 18
-_AT_A_TIME, _SORTED = 1 << 20, 1 << 21
-"""Rows that are hashed, and hashes that are sorted, at a time."""
+_SORTED = 1 << 21
+"""Hashes that are sorted at a time."""
 _GOLDEN = np.uint64(0x9E3779B97F4A7C15)
 
 
 def hash_rows(table: pa.Table, columns: list[str]) -> Hashes:
     """Return one hash for each row over `columns`; equal rows have equal hashes."""
-    total = np.zeros(table.num_rows, dtype=np.uint64)
-    for start in range(0, table.num_rows, _AT_A_TIME):
-        part = table.slice(start, _AT_A_TIME)
-        hashes = total[start : start + _AT_A_TIME]
+
+    def hashes_of(part: slice) -> Hashes:
+        rows = table.slice(part.start, part.stop - part.start)
+        hashes = np.zeros(rows.num_rows, dtype=np.uint64)
         for name in columns:
-            hashes += hash_values(part.column(name), name)
-        hashes[:] = _mix(hashes)
-    return total
+            hashes += hash_values(rows.column(name), name)
+        return _mix(hashes)
+
+    return scratch.filled(table.num_rows, np.uint64, hashes_of)
 
 
 def row_identities(table: pa.Table, id_column: str | None = None) -> Hashes:
@@ -42,11 +44,11 @@ def row_identities(table: pa.Table, id_column: str | None = None) -> Hashes:
     Equal rows get different hashes: the second and later ones are mixed with a counter. Columns of lists and structs
     are ignored.
     """
-    named = np.zeros(table.num_rows, dtype=bool) if id_column is None else ~missing(table.column(id_column))
-    hashes = hash_rows(table, [id_column]) if id_column else np.zeros(table.num_rows, dtype=np.uint64)
-    if not named.all():
-        plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
-        hashes = np.where(named, hashes, hash_rows(table, plain))
+    plain = [field.name for field in table.schema if not pa.types.is_nested(field.type)]
+    hashes = hash_rows(table, plain if id_column is None else [id_column])
+    nameless = np.zeros(0, np.int64) if id_column is None else np.flatnonzero(missing(table.column(id_column)))
+    if len(nameless):
+        hashes[nameless] = hash_rows(table, plain)[nameless]
     for order, starts in equal_runs(hashes):
         repeats = np.arange(len(order)) - starts
         again = np.flatnonzero(repeats)
@@ -63,9 +65,12 @@ def equal_runs(hashes: Hashes) -> Iterator[tuple[np.ndarray, np.ndarray]]:
         hashes: One for each row (row,).
     """
     num_parts = 1 + len(hashes) // _SORTED
-    bits = (
-        (hashes >> np.uint64(48)).astype(np.uint32) * np.uint32(num_parts) >> np.uint32(16) if num_parts > 1 else None
-    )
+
+    def bits_of(rows: slice) -> np.ndarray:
+        upper = (hashes[rows] >> np.uint64(48)).astype(np.uint32)
+        return np.asarray((upper * np.uint32(num_parts) >> np.uint32(16)).astype(np.uint16))
+
+    bits = scratch.filled(len(hashes), np.uint16, bits_of) if num_parts > 1 else None
     for part in range(num_parts):
         places = np.arange(len(hashes)) if bits is None else np.flatnonzero(bits == part)
         order = places[np.argsort(hashes[places], kind="stable")]
@@ -76,7 +81,8 @@ def equal_runs(hashes: Hashes) -> Iterator[tuple[np.ndarray, np.ndarray]]:
 
 def keyed(hashes: Hashes, seed: int) -> Hashes:
     """Return the hashes remixed with a seed."""
-    return _mix(hashes ^ _mix(np.array([seed % 2**64], dtype=np.uint64) * _GOLDEN))
+    key = _mix(np.array([seed % 2**64], dtype=np.uint64) * _GOLDEN)
+    return scratch.filled(len(hashes), np.uint64, lambda part: _mix(hashes[part] ^ key))
 
 
 def hash_values(column: pa.ChunkedArray, name: str, seed: int = 0) -> Hashes:
@@ -88,16 +94,22 @@ def hash_values(column: pa.ChunkedArray, name: str, seed: int = 0) -> Hashes:
     # An array with one entry: numpy warns of integer overflow in scalars, but not in arrays.
     keyed = np.array([seed % 2**64], dtype=np.uint64) * _GOLDEN
     key = _mix(_hash_text(pa.array([name]).cast(pa.large_binary())) + keyed)
-    parts = [_hash_chunk(chunk, name) for chunk in column.chunks]
-    values = np.concatenate(parts) if parts else np.zeros(0, dtype=np.uint64)
-    hashes = _mix(values ^ key)
-    hashes[missing(column)] = 0
-    return hashes
+
+    def hashes_of(part: slice) -> Hashes:
+        rows = column.slice(part.start, part.stop - part.start)
+        values = [_hash_chunk(chunk, name) for chunk in rows.chunks]
+        hashes = _mix(np.concatenate(values or [np.zeros(0, dtype=np.uint64)]) ^ key)
+        hashes[missing(rows)] = 0
+        return hashes
+
+    return scratch.filled(len(column), np.uint64, hashes_of)
 
 
 def unit_interval(hashes: Hashes) -> np.ndarray:
     """Return hashes as float64, uniform in [0, 1)."""
-    return (hashes >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    return scratch.filled(
+        len(hashes), np.float64, lambda part: (hashes[part] >> np.uint64(11)).astype(np.float64) * 2.0**-53
+    )
 
 
 def missing(column: pa.ChunkedArray) -> np.ndarray:

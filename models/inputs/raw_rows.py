@@ -14,7 +14,6 @@ from models.folds import Units
 from models.inputs.record import InputRecord, LearntFiles
 from models.inputs.records import RECORDS
 from models.project_spec.blocks import Data
-from models.sources.mapped import IN_MEMORY, Scratch
 
 PreparedColumns = dict[str, pa.Array | pa.ChunkedArray]
 """Columns of prepared rows by name: numbers as float64 with NaN, times as seconds, categories and texts with null."""
@@ -87,18 +86,16 @@ class LearntInputs:
         parts: The records.
         prepared: The columns of the prepared rows.
         files: What was learnt beside the records.
-        scratch: Where the columns of the prepared rows lie.
     """
 
     columns: Columns
     parts: list[InputRecord] = field(default_factory=list)
     prepared: PreparedColumns = field(default_factory=dict)
     files: LearntFiles = field(default_factory=LearntFiles)
-    scratch: Scratch = IN_MEMORY
 
     def add(self, name: str, column: pa.Array | pa.ChunkedArray) -> None:
         """Add a column of the prepared rows."""
-        self.prepared[name] = self.scratch.column(column)
+        self.prepared[name] = column
 
 
 def _never(texts_or_type: pa.ChunkedArray | pa.DataType) -> bool:

@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models import scratch
 from models.errors import DataError
 from models.inputs.types import is_number, is_text
 
@@ -40,17 +41,21 @@ def as_seconds(column: pa.ChunkedArray, name: str, positions: Sequence[int] | np
         column = column.cast(column.type.value_type)
     if is_text(column.type):
         column = _parsed(column, name)
-    if is_number(column.type):
-        seconds = column.cast(pa.float64(), safe=False).to_numpy()
-    else:
-        zone = getattr(column.type, "tz", None)
-        micros = column.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
-        seconds = micros.cast(pa.float64(), safe=False).to_numpy() / 1e6
+    zone = getattr(column.type, "tz", None)
+
+    def seconds_of(part: slice) -> np.ndarray:
+        rows = column.slice(part.start, part.stop - part.start)
+        if is_number(column.type):
+            return np.asarray(rows.cast(pa.float64(), safe=False).to_numpy())
+        micros = rows.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
+        return np.asarray(micros.cast(pa.float64(), safe=False).to_numpy() / 1e6)
+
+    seconds = scratch.filled(len(column), np.float64, seconds_of)
     outside = np.flatnonzero((seconds < EARLIEST_S) | (seconds >= LATEST_S))
     if len(outside):
         got, row = seconds[outside[0]], (outside if positions is None else np.asarray(positions)[outside])[0] + 1
         raise DataError(f"column {name!r}, row {row}: got {got:g}, expected a time of the years 1 to 9999: {_CURE}")
-    return np.asarray(seconds)
+    return seconds
 
 
 def parsed_times(texts: pa.ChunkedArray, where: str, kinds: Sequence[pa.DataType] = TIMES) -> pa.ChunkedArray:
@@ -69,7 +74,7 @@ def parsed_times(texts: pa.ChunkedArray, where: str, kinds: Sequence[pa.DataType
     most_times = 0
     for kind in kinds:
         try:
-            return texts.cast(kind)
+            return scratch.by_parts(texts, lambda part, kind=kind: part.cast(kind))  # type: ignore[misc]
         except pa.ArrowInvalid:
             most_times = max(most_times, _num_taken(texts, kind))
     is_time = any(_num_taken(texts.slice(most_times, 1), kind) for kind in TIMES)
@@ -92,6 +97,10 @@ def _num_taken(texts: pa.ChunkedArray, kind: pa.DataType) -> int:
 
 
 def _parsed(column: pa.ChunkedArray, name: str) -> pa.ChunkedArray:
-    texts = pc.utf8_trim_whitespace(column.cast(pa.string()))
-    texts = pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)
+    texts = scratch.by_parts(column, _trimmed)
     return parsed_times(texts, f"column {name!r}, declared datetime", (*TIMES, pa.float64()))
+
+
+def _trimmed(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    texts = pc.utf8_trim_whitespace(column.cast(pa.string()))
+    return pc.if_else(pc.equal(texts, ""), pa.scalar(None, pa.string()), texts)

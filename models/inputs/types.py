@@ -9,6 +9,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models import scratch
 from models.errors import DataError
 from models.sources.whole_numbers import MOST_EXACT, are_large
 
@@ -24,6 +25,10 @@ def dtype_of(kind: pa.DataType) -> Dtype:
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return categories as text: null for missing and for empty text; whole numbers lose a trailing `.0`."""
+    return scratch.by_parts(column, _as_text)
+
+
+def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
@@ -44,13 +49,17 @@ def as_float64(column: pa.ChunkedArray, name: str) -> np.ndarray:
         DataError: A column declared numeric holds text that is no number or is of a type that is none, or values are
             infinite; names the first rows.
     """
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        column = column.cast(kind.value_type)
-    if not is_number(kind):
-        column = _text_to_numbers(column, name)
-    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
-    _refuse_infinite(values, name, np.arange(len(values)))
+
+    def values_of(part: slice) -> np.ndarray:
+        rows = column.slice(part.start, part.stop - part.start)
+        if pa.types.is_dictionary(column.type):
+            rows = rows.cast(column.type.value_type)
+        if not is_number(column.type):
+            rows = _text_to_numbers(rows, name)
+        return np.asarray(rows.cast(pa.float64(), safe=False).to_numpy())
+
+    values = scratch.filled(len(column), np.float64, values_of)
+    _refuse_infinite(values, name)
     return values
 
 
@@ -68,13 +77,14 @@ def check_finite(table: pa.Table, names: Sequence[str], positions: np.ndarray) -
     for name in names:
         column = table.column(name)
         if pa.types.is_floating(column.type) and pc.any(pc.is_inf(column)).as_py():
-            _refuse_infinite(column.to_numpy(), name, positions)
+            _refuse_infinite(scratch.numbers(column), name, positions)
 
 
-def _refuse_infinite(values: np.ndarray, name: str, positions: np.ndarray) -> None:
+def _refuse_infinite(values: np.ndarray, name: str, positions: np.ndarray | None = None) -> None:
     infinite = np.flatnonzero(np.isinf(values))
     if len(infinite):
-        rows = ", ".join(str(position + 1) for position in positions[infinite[:5]])
+        first = infinite[:5] if positions is None else positions[infinite[:5]]
+        rows = ", ".join(str(position + 1) for position in first)
         raise DataError(
             f"column {name!r}: {len(infinite)} infinite values, first in rows {rows}, expected finite numbers "
             "(missing ones are fine): replace them in the source, or drop the column, if it is not the target, in "

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 from models.errors import DataError
 from models.files import whole_file
 from models.project_spec.reserved_columns import RESERVED, SLICE_PREFIX
+from models.scratch import ROW_GROUP
 from models.sources import r_data
 from models.sources.delimiter import PARQUET, SUFFIXES
 from models.sources.folders import READABLE, data_files, partition_of, partition_types, visible_files, with_partitions
@@ -29,7 +30,6 @@ from models.sources.readers.delta import is_delta, read_delta
 from models.sources.text_files import is_text_file, read_text
 from models.sources.whole_numbers import with_unsigned, with_whole_ids
 
-ROW_GROUP = 1 << 16
 GROUP_BYTES = 256 << 20
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """The errors of pyarrow on a Parquet file that is damaged, or is none."""

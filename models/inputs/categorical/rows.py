@@ -8,7 +8,9 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models import scratch
 from models.errors import DataError
+from models.identity.hashing import hash_values
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors
 from models.inputs.record import CategoryRecord, LearntFiles
@@ -32,15 +34,24 @@ def fit_categorical(name: str, texts: pa.ChunkedArray, dtype: Dtype, features: F
 
 def most_frequent(texts: pa.ChunkedArray, limit: int) -> list[str]:
     """Return the most frequent texts, most frequent first (ties are ordered by name)."""
-    counts = pc.value_counts(texts.drop_null())
+    counts = pc.value_counts(scratch.by_parts(texts, pa.ChunkedArray.drop_null))
+    numbers = counts.field("counts").to_numpy()
+    if len(numbers) > limit:
+        counts = counts.filter(pa.array(numbers >= np.partition(numbers, -limit)[-limit]))
     pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
     return [text for text, _ in sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:limit]]
 
 
 def names_each_row(texts: pa.ChunkedArray) -> bool:
     """Return True if every value differs: an id or free text, from which a model learns nothing about other rows."""
-    present = texts.drop_null()
-    return len(present) >= MIN_ROWS_OF_IDENTITY and pc.count_distinct(present).as_py() == len(present)
+    present = scratch.by_parts(texts, pa.ChunkedArray.drop_null)
+    if len(present) < MIN_ROWS_OF_IDENTITY:
+        return False
+    for part in scratch.parts(len(present)):
+        rows = present.slice(part.start, part.stop - part.start)
+        if pc.count_distinct(rows).as_py() < len(rows):
+            return False
+    return len(present) <= scratch.PART or len(scratch.unique(hash_values(present, ""))) == len(present)
 
 
 def category_indices(column: pa.ChunkedArray, part: CategoryRecord) -> np.ndarray:
@@ -50,9 +61,13 @@ def category_indices(column: pa.ChunkedArray, part: CategoryRecord) -> np.ndarra
 
 def level_codes(column: pa.ChunkedArray, levels: Sequence[str]) -> np.ndarray:
     """Return the number of each text among some levels, int32 (rows,), from 1 on; 0 for one that is none of them."""
-    places = pc.index_in(column, pa.array(levels, pa.string()), skip_nulls=True)
-    codes: np.ndarray = pc.fill_null(pc.add(places, 1), 0).to_numpy().astype(np.int32)
-    return codes
+    value_set = pa.array(levels, pa.string())
+
+    def codes_of(part: slice) -> np.ndarray:
+        places = pc.index_in(column.slice(part.start, part.stop - part.start), value_set, skip_nulls=True)
+        return np.asarray(pc.fill_null(pc.add(places, 1), 0).to_numpy())
+
+    return scratch.filled(len(column), np.int32, codes_of)
 
 
 def _guess(kind: pa.DataType) -> bool:
@@ -64,7 +79,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Cate
     for name in names:
         column = rows.table.column(name)
         texts = as_text(column)
-        training = texts.filter(pa.array(rows.train))
+        training = scratch.chosen_values(texts, rows.train)
         if is_collected_later(name, texts.is_valid().to_numpy(), rows.train):
             learnt.columns.left_out[name] = NOT_YET
         elif name not in features.kinds and names_each_row(training):

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from models import scratch
 from models.inputs.datetime.record import CYCLE_S, STEPS, Cycle, DatetimeInput
 from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors
 from models.inputs.record import LearntFiles
@@ -29,10 +30,12 @@ def fit_datetime(name: str, seconds: np.ndarray, split_times: np.ndarray | None 
         split_times: The time of the split in the same rows, if rows are split by time.
     """
     is_present = ~np.isnan(seconds)
-    values = seconds[is_present]
+    values = scratch.chosen(seconds, is_present)
     low, high = (float(values.min()), float(values.max())) if len(values) else (0.0, 0.0)
     runs = (
-        split_times is not None and low < high and _rank_correlation(values, split_times[is_present]) > MOST_CORRELATED
+        split_times is not None
+        and low < high
+        and _rank_correlation(values, scratch.chosen(split_times, is_present)) > MOST_CORRELATED
     )
     scale = float(values.std()) if len(values) else 0.0
     return DatetimeInput(
@@ -71,9 +74,10 @@ def _turns(values: np.ndarray, cycle: Cycle) -> bool:
     if not len(values) or np.ptp(values) < period * (0.99 if cycle == "year" else 1.0):
         return False
     step = {"day": 1.0, "week": CYCLE_S["day"], "year": CYCLE_S["day"]}[cycle]
-    phases = np.floor(np.mod(values, period) / step)
-    is_monthly = cycle == "week" and bool(
-        (values.astype("datetime64[s]").astype("datetime64[M]") == _days(values)).all()
+    phases = scratch.computed(lambda part: np.floor(np.mod(part, period) / step), values)
+    is_monthly = cycle == "week" and all(
+        (values[part].astype("datetime64[s]").astype("datetime64[M]") == _days(values[part])).all()
+        for part in scratch.parts(len(values))
     )
     return bool(phases.min() < phases.max()) and not is_monthly
 
@@ -83,7 +87,8 @@ def _days(values: np.ndarray) -> np.ndarray:
 
 
 def _rank_correlation(first: np.ndarray, second: np.ndarray) -> float:
-    ranks = [np.argsort(np.argsort(values, kind="stable"), kind="stable") for values in (first, second)]
+    step = -(-len(first) // scratch.PART)  # of a large table every n-th row
+    ranks = [np.argsort(np.argsort(values[::step], kind="stable"), kind="stable") for values in (first, second)]
     correlation: float = np.asarray(np.corrcoef(np.stack(ranks)))[0, 1]
     return correlation
 
@@ -102,12 +107,13 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Date
     parts = []
     for name in names:
         seconds = as_seconds(rows.table.column(name), name, rows.positions)
-        part = fit_datetime(name, seconds[rows.train], rows.split_times)
+        training = scratch.chosen(seconds, rows.train)
+        part = fit_datetime(name, training, rows.split_times)
         if part.width:
             learnt.add(name, pa.array(seconds))
             parts.append(part)
         else:
-            is_empty = np.isnan(seconds[rows.train]).all()
+            is_empty = np.isnan(training).all()
             reason = NOT_YET if is_empty else "a time without any cycle or trend in the training rows"
             learnt.columns.left_out[name] = reason
     return parts

@@ -25,7 +25,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[GapI
     gaps: dict[bytes, GapInput] = {}
     numbers = {name: column for name, column in learnt.prepared.items() if pa.types.is_floating(column.type)}
     for name, column in numbers.items():
-        missing = np.isnan(column.to_numpy()[rows.train])
+        missing = np.isnan(column.to_numpy())[rows.train]
         if is_informative(missing):
             gaps.setdefault(sha256(missing).digest(), GapInput(name=f"{name} is missing", of=name))
     return [gap for gap in gaps.values() if gap.name not in learnt.prepared]

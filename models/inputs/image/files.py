@@ -16,7 +16,7 @@ from models.inputs.image.pictures import levels_of, shape_of
 from models.inputs.types import is_text
 from models.project_spec import own_reads
 from models.project_spec.blocks import Image
-from models.sources.mapped import mapped
+from models.scratch import mapped
 
 MAPPED_ROWS = 1024
 """A table of more pictures lies in a file."""

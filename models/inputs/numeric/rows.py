@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 import pyarrow as pa
 
+from models import scratch
 from models.errors import DataError
 from models.inputs.numeric.record import NumericInput, ScaledNumber
 from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors
@@ -34,19 +35,20 @@ def fit_numeric(name: str, values: np.ndarray, features: Features, *, is_bounded
     Raises:
         DataError: The column has no value at all, or values too large to be scaled.
     """
-    present = values[~np.isnan(values)]
+    present = scratch.chosen(values, ~np.isnan(values))
     if not len(present):
         raise DataError(all_missing(name))
     low, high = _bounds(present) if is_bounded else (None, None)
-    bounded = present if low is None else np.clip(present, low, high)
+    bounded = present if low is None else scratch.computed(lambda part: np.clip(part, low, high), present)
+    ends, most = np.array([bounded.min(), bounded.max()]), max(present.max(), -present.min())
     with np.errstate(over="ignore", invalid="ignore"):
         shift, scale = _shift_and_scale(bounded, features.normalise)
         # Rounding errors give a constant column a spread of about one part in 1e16.
-        scale = 1.0 if scale <= 1e-12 * np.abs(bounded).max() else scale
-        reach = np.abs((bounded - shift) / scale).max()
+        scale = 1.0 if scale <= 1e-12 * np.abs(ends).max() else scale
+        reach = np.abs((ends - shift) / scale).max()
     if not np.isfinite([shift, scale]).all() or not reach < np.finfo(np.float32).max:
         raise DataError(
-            f"column {name!r}: its spread is no finite number, because its values reach {np.abs(present).max():.4g}: "
+            f"column {name!r}: its spread is no finite number, because its values reach {most:.4g}: "
             "do those mean `missing`? Leave such cells empty in your source, or name the column in data.features.drop"
         )
     return NumericInput(name=name, fill=_fill(bounded, features.impute), shift=shift, scale=scale, low=low, high=high)
@@ -59,15 +61,16 @@ def extremes_of(part: NumericInput, values: np.ndarray) -> str | None:
         part: What `fit_numeric` learnt.
         values: The training values (rows,), NaN for missing.
     """
-    present = values[~np.isnan(values)]
-    distances = np.abs(present - np.median(present))
+    present = scratch.chosen(values, ~np.isnan(values))
+    median = np.median(present)
+    distances = scratch.computed(lambda part: np.abs(part - median), present)
     is_beyond = np.zeros(len(present), bool)
     if part.low is not None and part.high is not None:
         is_beyond = (present < part.low) | (present > part.high)
         consequence = f"count as {part.low:.4g} or {part.high:.4g}, for else the others would be one number"
     if not is_beyond.any() and distances.any() and not np.ptp(np.percentile(present, _MOST_ROWS)):
         # A mostly constant column, of which it cannot be said what is usual.
-        is_beyond = distances > MOST_SPREADS * np.median(distances[distances > 0])
+        is_beyond = distances > MOST_SPREADS * np.median(scratch.chosen(distances, distances > 0))
         consequence = "are scaled as they are, so that the others are nearly one number"
     if not is_beyond.any():
         return None
@@ -133,7 +136,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Nume
         if is_collected_later(name, ~np.isnan(values), rows.seen) and name not in data.targets:
             learnt.columns.left_out[name] = NOT_YET
             continue
-        seen = values[rows.seen]
+        seen = scratch.chosen(values, rows.seen)
         part = fit_numeric(name, seen, data.features, is_bounded=data.kind != "series")
         extremes = extremes_of(part, seen)
         if extremes:

@@ -8,6 +8,7 @@ from statistics import NormalDist
 import numpy as np
 import pyarrow as pa
 
+from models import scratch
 from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors
 from models.inputs.record import LearntFiles
 from models.inputs.score.record import ScoreInput
@@ -25,7 +26,7 @@ def fit_score(name: str, values: np.ndarray) -> ScoreInput | None:
 
     A value that is several quantiles has the mean of their ranks: ties stand in the middle of their rows.
     """
-    present = values[~np.isnan(values)]
+    present = scratch.chosen(values, ~np.isnan(values))
     low, high = np.percentile(present, [25, 75])
     with np.errstate(over="ignore", invalid="ignore"):
         if not high > low or not present.std() > HEAVY * (high - low) / _QUARTILES_APART:
@@ -48,7 +49,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Scor
     """Return the scores of the numbers that were learnt before; they have no columns of their own: `names` is empty."""
     del names
     numbers = [name for name in learnt.columns.of("numeric") if name in learnt.prepared]
-    scores = [fit_score(name, learnt.prepared[name].to_numpy()[rows.train]) for name in numbers]
+    scores = [fit_score(name, scratch.chosen(learnt.prepared[name].to_numpy(), rows.train)) for name in numbers]
     return [score for score in scores if score is not None and score.name not in learnt.prepared]
 
 

@@ -15,6 +15,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from models import scratch
 from models.inputs.categorical.rows import level_codes, most_frequent
 from models.inputs.raw_rows import KindRows, LearntInputs, PreparedColumns, RawRows, Tensors
 from models.inputs.record import InputRecord, LearntFiles
@@ -48,7 +49,9 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Targ
     """Return the means for the categories that were learnt before; they have no columns of their own."""
     del names
     texts = {name: learnt.prepared[name] for name in learnt.columns.of("categorical") if name in learnt.prepared}
-    levels = {name: most_frequent(column.filter(pa.array(rows.train)), MOST_LEVELS) for name, column in texts.items()}
+    levels = {
+        name: most_frequent(scratch.chosen_values(column, rows.train), MOST_LEVELS) for name, column in texts.items()
+    }
     levels = {name: level_names for name, level_names in levels.items() if len(level_names) > MANY_LEVELS}
     folds = rows.units.at(rows.train).folds(NUM_FOLDS) if levels else np.zeros(1, np.int64)
     if not folds.any():  # no category of many levels, or all rows are of one group: no fold says anything of another
@@ -56,14 +59,14 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Targ
     targets = target_matrix(rows.answers(), has_classes=rows.has_classes)
     if targets.shape[1] > MOST_VALUES:
         return []
-    weights = np.ones(len(targets)) if rows.weights is None else rows.weights
-    training = _Training(targets, np.asarray(weights, np.float64), folds)
+    weights = scratch.filled(len(targets), np.float64, lambda part: 1.0) if rows.weights is None else rows.weights
+    training = _Training(targets, weights, folds)
     parts = []
     for name, level_names in levels.items():
         codes = level_codes(texts[name], level_names)
         tables, values = cross_fitted(codes, rows.train, training)
         # Constant where all rows of a level are of one fold, as those of a group: nothing is known of new ones.
-        for number in np.flatnonzero(np.ptp(values[rows.train], axis=0) > CONSTANT):
+        for number in np.flatnonzero(np.ptp(scratch.chosen(values, rows.train), axis=0) > CONSTANT):
             part = TargetMeanInput(
                 name=_name_of(rows, int(number), targets.shape[1], name),
                 of=name,
@@ -71,7 +74,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Targ
                 values=tables[:, number].tolist(),
             )
             parts.append(part)
-            learnt.add(FITTED_PREFIX + part.name, pa.array(values[:, number]))
+            learnt.add(FITTED_PREFIX + part.name, pa.array(scratch.computed(lambda rows: rows, values[:, number])))
     return parts
 
 
@@ -79,8 +82,9 @@ def target_matrix(answers: np.ndarray, *, has_classes: bool) -> Numbers:
     """Return what is averaged, float64 (row, value): of classes a column of 0 and 1 each, of two the second alone."""
     if not has_classes:
         return np.asarray(answers, np.float64).reshape(len(answers), -1)
-    shares: Numbers = np.eye(int(answers.max(initial=0)) + 1)[answers]
-    return shares[:, 1:] if shares.shape[1] == 2 else shares
+    num_classes = int(answers.max(initial=0)) + 1
+    shares = np.eye(num_classes)[:, 1:] if num_classes == 2 else np.eye(num_classes)
+    return scratch.filled((len(answers), shares.shape[1]), np.float64, lambda part: shares[answers[part]])
 
 
 def cross_fitted(codes: NDArray[np.int32], train: np.ndarray, training: _Training) -> tuple[Numbers, Numbers]:
@@ -93,29 +97,38 @@ def cross_fitted(codes: NDArray[np.int32], train: np.ndarray, training: _Trainin
         train: True for training rows (row,).
         training: Targets, weights and folds of the training rows.
     """
-    training_codes, num = codes[train], int(codes.max(initial=0)) + 1
+    training_codes, num = scratch.chosen(codes, train), int(codes.max(initial=0)) + 1
     # The mean of all rows has no fold of its own: it would tell the fold of a row, and so its target.
     prior = training.weights @ training.targets / max(training.weights.sum(), 1e-300)
-    of_training = np.empty_like(training.targets)
-    for fold in np.unique(training.folds):
-        is_left_out = training.folds == fold
-        weights = np.where(is_left_out, 0.0, training.weights)
-        of_training[is_left_out] = _means(training_codes, training.targets, weights, prior, num)[
-            training_codes[is_left_out]
-        ]
-    tables = _means(training_codes, training.targets, training.weights, prior, num)
+    of_fold = np.stack([_means(training_codes, training, prior, num, fold) for fold in range(training.folds.max() + 1)])
+    of_training = scratch.filled(
+        training.targets.shape, np.float64, lambda part: of_fold[training.folds[part], training_codes[part]]
+    )
+    tables = _means(training_codes, training, prior, num)
     shift, scale = of_training.mean(axis=0), of_training.std(axis=0)
     scale = np.where(scale > 1e-12 * np.abs(shift).clip(1e-300), scale, 1.0)
-    tables = (tables - shift) / scale
-    values = tables[codes]
-    values[train] = (of_training - shift) / scale
+    tables, end = (tables - shift) / scale, 0
+    values = scratch.filled((len(codes), tables.shape[1]), np.float64, lambda part: tables[codes[part]])
+    for part in scratch.parts(len(codes)):
+        start, end = end, end + int(np.count_nonzero(train[part]))
+        values[part][train[part]] = (of_training[start:end] - shift) / scale
     return tables, values
 
 
-def _means(codes: NDArray[np.int32], targets: Numbers, weights: Numbers, prior: Numbers, num: int) -> Numbers:
-    """Return the mean of the targets by level, (num, value), drawn to `prior` (value,), which level 0 has."""
-    counts = np.bincount(codes, weights, num)[:, None]
-    sums = np.stack([np.bincount(codes, weights * column, num) for column in targets.T], axis=1)
+def _means(
+    codes: NDArray[np.int32], training: _Training, prior: Numbers, num: int, left_out: int | None = None
+) -> Numbers:
+    """Return the mean of the targets by level, (num, value), drawn to `prior` (value,), which level 0 has.
+
+    The rows of the fold `left_out` do not count.
+    """
+    counts, sums = np.zeros((num, 1)), np.zeros((num, training.targets.shape[1]))
+    for part in scratch.parts(len(codes)):
+        weights = training.weights[part]
+        weights = weights if left_out is None else np.where(training.folds[part] == left_out, 0.0, weights)
+        np.add.at(counts[:, 0], codes[part], weights)
+        for number, column in enumerate(training.targets[part].T):
+            np.add.at(sums[:, number], codes[part], weights * column)
     means: Numbers = (sums + PRIOR_ROWS * prior) / (counts + PRIOR_ROWS)
     means[0] = prior
     return means

@@ -9,7 +9,7 @@ from models.data.prepare import prepare_table
 from models.errors import DataError, StoreError
 from models.inputs.categorical.record import CategoricalInput
 from models.project_spec.reserved_columns import TEXT_PREFIX
-from models.sources.mapped import Scratch
+from models.scratch import arrays_in
 
 
 def test_the_prepared_folder_holds_the_rows_and_the_preparation(run_prepare, make_spec, rows):
@@ -279,9 +279,10 @@ def test_a_table_that_lies_in_files_is_prepared_as_one_in_memory(
     spec = series_spec() if by == "series" else make_spec(split={"by": by, "column": column}, newest=newest)
     table = series if by == "series" else rows
     expected, record = prepare_table(table, spec, tmp_path)
-    monkeypatch.setattr("models.identity.hashing._AT_A_TIME", 13)
+    monkeypatch.setattr("models.scratch.PART", 13)
     monkeypatch.setattr("models.identity.hashing._SORTED", 20)
-    in_files, same_record = prepare_table(table, spec, tmp_path, Scratch(tmp_path, rows=1))
+    with arrays_in(tmp_path, large=1):
+        in_files, same_record = prepare_table(table, spec, tmp_path)
     assert in_files.schema == expected.schema
     assert repr(in_files.to_pydict()) == repr(expected.to_pydict())  # NaN equals NaN here
     assert same_record == record

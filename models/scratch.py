@@ -1,0 +1,244 @@
+"""Where large arrays lie: in memory, or in files that are mapped into it, whose pages the system takes back.
+
+Within `arrays_in(folder)` arrays from `LARGE_BYTES` on lie in files without a name: nothing is left of them when they
+are no longer used, however their process ends. Functions work on `PART` rows at a time, so that what they make on the
+way does not grow with the table.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import itertools
+import os
+import tempfile
+from collections.abc import Callable, Iterator
+from contextvars import ContextVar
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import DTypeLike, NDArray
+
+from models.files import storing
+
+LARGE_BYTES = 4 << 20
+"""Of an array that gets a file of its own: half a million numbers."""
+PART = 1 << 20
+"""Rows that are worked on at a time."""
+ROW_GROUP = 1 << 16
+"""Rows of a group in the files of large tables."""
+
+
+class _Place(NamedTuple):
+    folder: Path
+    large: int
+
+
+_PLACE: ContextVar[_Place | None] = ContextVar("place", default=None)
+
+
+@contextlib.contextmanager
+def arrays_in(folder: Path, large: int = LARGE_BYTES) -> Iterator[None]:
+    """Let the arrays that are made in this block lie on the disk of a folder, from `large` bytes on."""
+    token = _PLACE.set(_Place(folder, large))
+    try:
+        yield
+    finally:
+        _PLACE.reset(token)
+
+
+def place() -> Path | None:
+    """Return the folder on whose disk large arrays lie; None: they lie in memory."""
+    current = _PLACE.get()
+    return None if current is None else current.folder
+
+
+def parts(num_rows: int) -> Iterator[slice]:
+    """Yield slices of `PART` rows; one, if there are none."""
+    for start in range(0, max(1, num_rows), PART):
+        yield slice(start, min(start + PART, num_rows))
+
+
+def empty(shape: int | tuple[int, ...], dtype: DTypeLike) -> NDArray[Any]:
+    """Return an array without values yet.
+
+    Raises:
+        StoreError: The disk is full or the folder cannot be written.
+    """
+    current, kind = _PLACE.get(), np.dtype(dtype)
+    size = int(np.prod(shape, dtype=np.int64)) * kind.itemsize
+    if current is None or kind.hasobject or size < max(1, current.large):
+        return np.empty(shape, kind)
+    with _nameless(current.folder) as file:
+        os.posix_fallocate(file.fileno(), 0, size)  # else a full disk would end the process at a later write
+        with pa.memory_map(_path(file), "r+") as pages:
+            return np.asarray(_Pages(pages.read_buffer(), kind)).reshape(shape)
+
+
+def filled(shape: int | tuple[int, ...], dtype: DTypeLike, values: Callable[[slice], Any]) -> NDArray[Any]:
+    """Return an array of what `values` returns for each part of its rows."""
+    array = empty(shape, dtype)
+    for part in parts(len(array)):
+        array[part] = values(part)
+    return array
+
+
+def counted(num: int) -> NDArray[np.int64]:
+    """Return the numbers from 0 on, int64 (num,)."""
+    return filled(num, np.int64, lambda part: np.arange(part.start, part.stop))
+
+
+def computed(function: Callable[[NDArray[Any]], NDArray[Any]], values: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return what a function makes of numbers, float64 (row,): of each by itself."""
+    return filled(len(values), np.float64, lambda part: function(values[part]))
+
+
+def chosen(values: NDArray[Any], mask: NDArray[np.bool_]) -> NDArray[Any]:
+    """Return the rows for which a mask (rows,) is True: `values[mask]`."""
+    array, end = empty((int(np.count_nonzero(mask)), *values.shape[1:]), values.dtype), 0
+    for part in parts(len(values)):
+        rows = values[part][mask[part]]
+        start, end = end, end + len(rows)
+        array[start:end] = rows
+    return array
+
+
+def positions_of(mask: NDArray[np.bool_]) -> NDArray[np.int64]:
+    """Return where a mask (rows,) is True, int64."""
+    array, end = empty(int(np.count_nonzero(mask)), np.int64), 0
+    for part in parts(len(mask)):
+        places = np.flatnonzero(mask[part]) + part.start
+        start, end = end, end + len(places)
+        array[start:end] = places
+    return array
+
+
+def at(values: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:
+    """Return the rows at ascending positions, each named once: `values[positions]`."""
+    if len(positions) == len(values):
+        return values
+    return filled((len(positions), *values.shape[1:]), values.dtype, lambda part: values[positions[part]])
+
+
+def unique(values: NDArray[Any]) -> NDArray[Any]:
+    """Return the different values (row,), ascending; none of them NaN."""
+    if len(values) <= PART:
+        return np.unique(values)
+    ordered = filled(len(values), values.dtype, lambda part: values[part])
+    ordered.sort()
+    num, last = 0, None
+    for part in parts(len(ordered)):
+        block = ordered[part]
+        is_first = np.r_[last is None or block[0] != last, block[1:] != block[:-1]]
+        last, firsts = block[-1], block[is_first]
+        ordered[num : num + len(firsts)] = firsts
+        num += len(firsts)
+    return ordered[:num]
+
+
+def first_values(column: pa.ChunkedArray, most: int) -> pa.Array:
+    """Return the different values of a column as they first occur; of more than `most` those of its first parts."""
+    values = pc.unique(column.slice(0, 0))
+    for part in parts(len(column)):
+        values = pc.unique(pa.chunked_array([values, pc.unique(_slice(column, part))], column.type))
+        if len(values) > most:
+            break
+    return values
+
+
+def numbers(column: pa.ChunkedArray) -> NDArray[Any]:
+    """Return a column of numbers as `to_numpy` does."""
+    if len(column) <= PART or not pa.types.is_primitive(column.type):
+        return np.asarray(column.to_numpy())
+    if column.null_count and not pa.types.is_floating(column.type):
+        column = column.cast(pa.float64())
+    kind = column.type.to_pandas_dtype()
+    return filled(len(column), kind, lambda part: _slice(column, part).to_numpy())
+
+
+def by_parts(column: pa.ChunkedArray, function: Callable[[pa.ChunkedArray], pa.ChunkedArray]) -> pa.ChunkedArray:
+    """Return what a function makes of a column, part by part: of each value by itself, all of one type."""
+    if len(column) <= PART:
+        return function(column)
+    made = (function(_slice(column, part)) for part in parts(len(column)))
+    first = next(made)
+    arrays = itertools.chain([first], made)
+    folder = place()
+    if folder is None:
+        return pa.chunked_array([chunk for array in arrays for chunk in array.chunks], first.type)
+    batches = (batch for array in arrays for batch in pa.table({"": array}).to_batches(ROW_GROUP))
+    return mapped(batches, pa.schema([("", first.type)]), folder).column(0)
+
+
+def chosen_values(column: pa.Array | pa.ChunkedArray, mask: NDArray[np.bool_]) -> pa.ChunkedArray:
+    """Return the values of a column for which a mask (rows,) is True."""
+    return chosen_rows(pa.table({"": column}), mask).column(0)
+
+
+def chosen_rows(table: pa.Table, mask: NDArray[np.bool_]) -> pa.Table:
+    """Return the rows of a table for which a mask (rows,) is True.
+
+    Raises:
+        StoreError: The disk is full or the folder cannot be written.
+    """
+    folder = place()
+    if folder is None or table.num_rows <= PART:
+        return table.filter(pa.array(mask))
+    rows = (
+        batch
+        for start in range(0, table.num_rows, ROW_GROUP)
+        for batch in table.slice(start, ROW_GROUP).filter(pa.array(mask[start : start + ROW_GROUP])).to_batches()
+    )
+    return mapped(rows, table.schema, folder)
+
+
+def mapped(batches: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) -> pa.Table:
+    """Return the rows of some batches as a table that is mapped from a file without a name.
+
+    Args:
+        batches: The rows; they are written one batch after the other.
+        schema: Of all batches.
+        folder: The folder on whose disk the file lies.
+
+    Raises:
+        StoreError: The disk is full or the folder cannot be written.
+    """
+    with _nameless(folder) as file:
+        with pa.ipc.new_stream(file, schema) as writer:
+            for batch in batches:
+                writer.write_batch(batch)
+        file.flush()
+        with pa.memory_map(_path(file)) as pages:
+            return pa.ipc.open_stream(pages).read_all()
+
+
+@contextlib.contextmanager
+def _nameless(folder: Path) -> Iterator[Any]:
+    with storing(folder):
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            yield file
+
+
+def _path(file: Any) -> str:
+    """Return a path by which Arrow maps an open file: unlike Python's mmap it keeps no descriptor open."""
+    return f"/dev/fd/{file.fileno()}"
+
+
+class _Pages:
+    """Mapped pages as numpy takes them; Arrow's own view cannot be written."""
+
+    def __init__(self, buffer: pa.Buffer, kind: np.dtype[Any]) -> None:
+        self._buffer = buffer
+        self.__array_interface__ = {
+            "version": 3,
+            "shape": (buffer.size // kind.itemsize,),
+            "typestr": kind.str,
+            "data": (buffer.address, False),
+        }
+
+
+def _slice(column: pa.ChunkedArray, part: slice) -> pa.ChunkedArray:
+    return column.slice(part.start, part.stop - part.start)
