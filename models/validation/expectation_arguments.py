@@ -98,6 +98,8 @@ ROW_WISE = frozenset(
     and name not in _OF_ALL_ROWS
 )
 """The checks that look at each row by itself: the answer for a table is the sum of those for slices of it."""
+OF_EQUAL_VALUES = frozenset({"column_values_to_be_unique", "compound_columns_to_be_unique"})
+"""The checks that compare rows of equal values: the answer is the sum of those for parts that divide no such rows."""
 COLUMN_ARGUMENTS = ("column", "column_A", "column_B")
 LIST_ARGUMENTS = ("column_list", "column_set")
 _REGEXES = ("regex", "regex_list")

@@ -7,7 +7,6 @@ default checks for every project, and checks that compare the data with the cham
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from pathlib import Path
 from typing import Any, Literal, NamedTuple
 
 import numpy as np
@@ -15,14 +14,14 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from pydantic import Field
 
+from models import scratch
 from models.data.check import least_rows
-from models.data.preparation import ROWS_FILE, Preparation
+from models.data.preparation import Preparation
 from models.frozen_model import FrozenModel
 from models.identity.hashing import missing
 from models.inputs.record import Form, InputRecord
 from models.project_spec.blocks import Data
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
-from models.sources.read import read_table
 
 TARGET_PRESENT = 0.9
 MAX_DIVERGENCE = 0.1
@@ -105,15 +104,10 @@ def prepared_checks(
     return [*checks, *_of_spec(data, "prepared"), *_against(reference, preparation.column_inputs, seasonal)]
 
 
-def reference(prepared: Path) -> dict[str, Any]:
+def reference(rows: pa.Table, preparation: Preparation) -> dict[str, Any]:
     """Return the row count of prepared rows, and each input column's missing share and distribution, as plain data."""
-    preparation = Preparation.load(prepared)
-    path = prepared / ROWS_FILE
-    columns = {
-        part.name: _COMPARED[part.form].shape(read_table(path, [part.name]).column(0))
-        for part in preparation.column_inputs
-    }
-    return {"rows": read_table(path, [ROW_COLUMN]).num_rows, "columns": columns}
+    columns = {part.name: _COMPARED[part.form].shape(rows.column(part.name)) for part in preparation.column_inputs}
+    return {"rows": rows.num_rows, "columns": columns}
 
 
 def _of_spec(data: Data, on: str) -> Iterator[ExpectationCheck]:
@@ -173,9 +167,10 @@ def _divergence(column: str, partition: dict[str, Any]) -> ExpectationCheck:
 
 
 def _numeric_shape(column: pa.ChunkedArray) -> dict[str, Any]:
-    values = column.to_numpy()
-    present = values[~np.isnan(values)]
-    edges = np.unique(np.quantile(present, np.linspace(0, 1, _NUM_BINS + 1))) if len(present) else present
+    values = scratch.numbers(column)
+    present = scratch.chosen(values, ~np.isnan(values))
+    shares = np.linspace(0, 1, _NUM_BINS + 1)
+    edges = np.unique(np.quantile(present, shares, overwrite_input=True)) if len(present) else present
     partition = None
     if len(edges) > 2:
         # Adds half a row to each bin, so that a bin that is empty by chance does not make the divergence infinite.
@@ -190,13 +185,14 @@ def _missing_alone(column: pa.ChunkedArray) -> dict[str, Any]:
 
 
 def _categorical_shape(column: pa.ChunkedArray) -> dict[str, Any]:
-    counts = pc.value_counts(column.drop_null())
-    pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
-    commonest = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))[:_MAX_VALUES]
-    total = sum(count for _, count in commonest)
     partition = None
-    if 1 < len(counts) <= _MAX_VALUES:
-        partition = {"values": [text for text, _ in commonest], "weights": [n / total for _, n in commonest]}
+    if len(scratch.first_values(column, _MAX_VALUES + 1).drop_null()) <= _MAX_VALUES:
+        counts = pc.value_counts(scratch.by_parts(column, pa.ChunkedArray.drop_null))
+        pairs = zip(counts.field("values").to_pylist(), counts.field("counts").to_pylist(), strict=True)
+        commonest = sorted(pairs, key=lambda pair: (-pair[1], pair[0]))
+        total = sum(count for _, count in commonest)
+        if len(commonest) > 1:
+            partition = {"values": [text for text, _ in commonest], "weights": [n / total for _, n in commonest]}
     return {"missing": column.null_count / max(len(column), 1), "partition": partition}
 
 

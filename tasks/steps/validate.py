@@ -7,7 +7,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
 
+from models import scratch
 from models.data.preparation import Preparation
 from models.errors import DataError, GateRefused, StoreError, first_of
 from models.feedback.columns import FEEDBACK_FILE
@@ -26,8 +29,6 @@ from tasks.state.outbox import LOOP_RUN
 from tasks.tools import expectations
 
 if TYPE_CHECKING:
-    import pyarrow as pa
-
     from models.validation.expectations import ExpectationCheck
 
 REPORT_FILE = "report.json"
@@ -47,9 +48,10 @@ def validate_raw(loop: Loop) -> tuple[StepRecord, bool]:
     def act(inputs: Inputs, folder: Path) -> StepResult:
 
         # Labelled predictions were checked row by row at ingest: rows from callers must not stop the training.
-        table = mapped_table(inputs["ingest"].file("raw.parquet"))
-        source = table.slice(0, table.num_rows - len(_labelled(inputs)))
-        return _validate(loop, folder, "raw", source, raw_checks(loop.spec.data))
+        with scratch.arrays_in(folder):
+            table = mapped_table(inputs["ingest"].file("raw.parquet"))
+            source = table.slice(0, table.num_rows - len(_labelled(inputs)))
+            return _validate(loop, folder, "raw", source, raw_checks(loop.spec.data))
 
     return loop.carry_out("validate-raw", act)
 
@@ -65,29 +67,33 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
     """
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
-
-        prepared = inputs["prepare"]
-        preparation = Preparation.load(prepared.folder)
-        seasonal = loop.spec.monitor.seasonal
-        checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop.report, inputs), seasonal)
-        rows, spared = mapped_table(prepared.file("rows.parquet")), None
-        labelled = np.isin(rows.column(ROW_COLUMN).to_numpy(), _labelled(inputs))
-        if labelled.any():
-            spared = labelled
-            strict = [check for check in checks if check.origin == "spec" and check.severity == "reject"]
-            checks += [check.model_copy(update={"severity": "warn"}) for check in strict]
-        outcome = _validate(loop, folder, "prepared", rows, checks, spared)
-        outcome.result["single_predictors"] = single_predictors(rows, preparation)
-        for name, score in outcome.result["single_predictors"].items():
-            loop.report.note(
-                f"validate-prepared: column {name!r} alone predicts the target almost perfectly ({score:.4g} of 1 on "
-                "validation rows): is it known before the target is? If not, put it into data.features.drop (warning)"
-            )
-        write_json(folder / REFERENCE_FILE, reference(prepared.folder))
-        outcome.outputs.append(folder / REFERENCE_FILE)
-        return outcome
+        with scratch.arrays_in(folder):
+            return _act(loop, inputs, folder)
 
     return loop.carry_out("validate-prepared", act)
+
+
+def _act(loop: Loop, inputs: Inputs, folder: Path) -> StepResult:
+    prepared = inputs["prepare"]
+    preparation = Preparation.load(prepared.folder)
+    seasonal = loop.spec.monitor.seasonal
+    checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop.report, inputs), seasonal)
+    rows, spared = mapped_table(prepared.file("rows.parquet")), None
+    labelled = pc.is_in(rows.column(ROW_COLUMN), value_set=pa.array(_labelled(inputs))).to_numpy()
+    if labelled.any():
+        spared = labelled
+        strict = [check for check in checks if check.origin == "spec" and check.severity == "reject"]
+        checks += [check.model_copy(update={"severity": "warn"}) for check in strict]
+    outcome = _validate(loop, folder, "prepared", rows, checks, spared)
+    outcome.result["single_predictors"] = single_predictors(rows, preparation)
+    for name, score in outcome.result["single_predictors"].items():
+        loop.report.note(
+            f"validate-prepared: column {name!r} alone predicts the target almost perfectly ({score:.4g} of 1 on "
+            "validation rows): is it known before the target is? If not, put it into data.features.drop (warning)"
+        )
+    write_json(folder / REFERENCE_FILE, reference(rows, preparation))
+    outcome.outputs.append(folder / REFERENCE_FILE)
+    return outcome
 
 
 def _labelled(inputs: Inputs) -> np.ndarray:

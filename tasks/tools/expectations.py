@@ -19,12 +19,14 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from models import scratch
 from models.data.header import no_such_column
 from models.errors import UsageError, did_you_mean
+from models.identity.hashing import hash_rows
 from models.project_spec import references
 from models.project_spec.reserved_columns import FAILED_COLUMN, POSITION_COLUMN
 from models.sources.whole_numbers import as_frame
-from models.validation.expectation_arguments import COLUMN_ARGUMENTS, QUERY, ROW_WISE, columns_of
+from models.validation.expectation_arguments import COLUMN_ARGUMENTS, OF_EQUAL_VALUES, QUERY, ROW_WISE, columns_of
 from models.validation.expectations import ExpectationCheck
 from tasks.host import memory
 from tasks.tools.row_query import unexpected_rows
@@ -189,10 +191,38 @@ def _parts(
             chosen = [position for position in chosen if position not in row_wise]
             for start in range(0, table.num_rows, length) if row_wise else ():
                 yield _part(table, columns, row_wise, included, slice(start, start + length))
+            of_values = [position for position in chosen if _is_of_equal_values(checks[position])]
+            chosen = [position for position in chosen if position not in of_values]
+            for position in of_values:
+                yield from _parts_of_values(table, _columns(table, checks, [position]), position, included)
         for together in _batches(table, checks, chosen):
             of_names = all(_is_of_names(checks[position]) for position in together)
-            place = slice(0, 1 if of_names else table.num_rows)
-            yield _part(table, _columns(table, checks, together), together, included, place)
+            place, columns = slice(0, 1 if of_names else table.num_rows), _columns(table, checks, together)
+            sampled = _sampled(included, -(-_num_bytes(table, columns) // FRAME_BYTES), checks[together[0]])
+            yield _part(table, columns, together, sampled, place)
+
+
+def _sampled(included: np.ndarray, step: int, check: ExpectationCheck) -> np.ndarray:
+    """Return every `step`-th row for a comparison with the champion's data, else all: bool (rows,)."""
+    if step < 2 or check.origin != "champion":
+        return included
+    sampled = np.zeros(len(included), dtype=bool)
+    sampled[::step] = included[::step]
+    return sampled
+
+
+def _is_of_equal_values(check: ExpectationCheck) -> bool:
+    return check.expectation in OF_EQUAL_VALUES and "row_condition" not in check.arguments
+
+
+def _parts_of_values(table: pa.Table, columns: list[str], position: int, included: np.ndarray) -> Iterator[_Part]:
+    """Yield parts of at most about `FRAME_BYTES` that divide no rows which are equal in these columns."""
+    num_parts = 1 + _num_bytes(table, columns) // FRAME_BYTES
+    hashes = hash_rows(table, columns)
+    numbers = scratch.filled(len(hashes), np.uint16, lambda rows: hashes[rows] % np.uint64(num_parts))
+    for number in range(num_parts):
+        chosen = included & (numbers == number)
+        yield _Part(scratch.chosen_rows(table.select(columns), chosen), [position], np.flatnonzero(chosen))
 
 
 def _is_strict(check: ExpectationCheck, spared: np.ndarray | None) -> bool:
@@ -212,7 +242,8 @@ def _batches(table: pa.Table, checks: Sequence[ExpectationCheck], positions: lis
 
 
 def _part(table: pa.Table, columns: list[str], positions: list[int], included: np.ndarray, place: slice) -> _Part:
-    rows = np.flatnonzero(included[place]) + place.start
+    rows = scratch.positions_of(included[place])
+    rows += place.start
     part = table.select(columns).slice(place.start, place.stop - place.start)
     return _Part(part if len(rows) == part.num_rows else part.filter(pa.array(included[place])), positions, rows)
 
@@ -258,15 +289,20 @@ def _joined(answers: list[_Answer], mostly: float) -> _Answer:
     num_checked, num_failed = (sum(counts) for counts in zip(*((a.num_checked, a.result["unexpected_count"] or 0)
                                                                for a in answers), strict=True))  # fmt: skip
     percent = num_failed / num_checked * 100 if num_checked else None
+    examples = [
+        (row, example)
+        for answer in answers
+        for row, example in zip(answer.rows.tolist(), answer.result["examples"], strict=False)
+    ]
     result = {
         "success": not num_checked or (num_checked - num_failed) / num_checked >= mostly,
         "observed": percent,
         "unexpected_count": num_failed,
         "unexpected_percent": percent,
-        "examples": [example for answer in answers for example in answer.result["examples"]][:NUM_EXAMPLES],
+        "examples": [example for _, example in sorted(examples, key=lambda pair: pair[0])[:NUM_EXAMPLES]],
         "error": None,
     }
-    return _Answer(result, np.concatenate([answer.rows for answer in answers]), num_checked)
+    return _Answer(result, np.sort(np.concatenate([answer.rows for answer in answers])), num_checked)
 
 
 def _engine() -> Any:

@@ -4,6 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.data.preparation import ROWS_FILE
+from models.sources.read import read_table
 from models.validation.expectations import prepared_checks, raw_checks, reference
 
 RANGE = {"expect": "expect_column_values_to_be_between", "arguments": {"column": "count", "max_value": 9}}
@@ -42,7 +44,7 @@ def test_prepared_rows_are_checked_for_splits_and_classes(make_spec, run_prepare
 def test_the_champions_data_is_a_warning_per_column(make_spec, run_prepare, rows):
     spec = make_spec()
     folder, made = run_prepare(rows, spec)
-    known = json.loads(json.dumps(reference(folder)))
+    known = json.loads(json.dumps(reference(read_table(folder / ROWS_FILE), made)))
     checks = [check for check in prepared_checks(spec.data, made, known) if check.origin == "champion"]
     assert {check.severity for check in checks} == {"warn"}
     compared = {check.arguments["column"] for check in checks if "kl_divergence" in check.expectation}
@@ -52,8 +54,8 @@ def test_the_champions_data_is_a_warning_per_column(make_spec, run_prepare, rows
 
 
 def test_a_column_that_is_new_since_the_champion_or_changed_its_kind_is_not_compared(make_spec, run_prepare, rows):
-    folder, _ = run_prepare(rows, make_spec(features={"columns": ["count"]}))
-    known = reference(folder)
+    folder, made = run_prepare(rows, make_spec(features={"columns": ["count"]}))
+    known = reference(read_table(folder / ROWS_FILE), made)
     spec = make_spec(features={"kinds": {"count": "categorical"}})
     _, made = run_prepare(rows, spec)
     checks = [check for check in prepared_checks(spec.data, made, known) if check.origin == "champion"]
@@ -64,8 +66,8 @@ def test_a_column_that_is_new_since_the_champion_or_changed_its_kind_is_not_comp
 
 
 def test_the_reference_is_a_distribution_that_sums_to_one(make_spec, run_prepare, rows):
-    folder, _ = run_prepare(rows.append_column("same", pa.array([1.0] * 200)), make_spec())
-    known = reference(folder)
+    folder, made = run_prepare(rows.append_column("same", pa.array([1.0] * 200)), make_spec())
+    known = reference(read_table(folder / ROWS_FILE), made)
     assert known["rows"] == 200
     number = known["columns"]["number"]
     assert number["missing"] == pytest.approx(12 / 200)
