@@ -1,13 +1,9 @@
-from pathlib import Path
-
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from models import scratch
 from models.errors import DataError
-from models.scratch import arrays_in
 from models.sources.mapped import mapped_table
 from models.sources.read import read_table, write_table
 
@@ -38,18 +34,3 @@ def test_a_file_that_is_cut_short_is_told(tmp_path):
     (tmp_path / "rows.parquet").write_bytes(content[: len(content) // 2])
     with pytest.raises(DataError, match="cut short"):
         mapped_table(tmp_path / "rows.parquet", large=1)
-
-
-def test_large_arrays_and_columns_are_themselves_and_keep_no_file_open(tmp_path, monkeypatch):
-    monkeypatch.setattr("models.scratch.PART", 4)
-    before = len([*Path("/dev/fd").iterdir()])
-    texts = pa.chunked_array([["a", None, "b"], ["", "a", "c"] * 2])
-    with arrays_in(tmp_path, large=1):
-        numbers = [pa.array(scratch.filled(9, np.float64, lambda part: part.start)) for _ in range(20)]
-        columns = [scratch.by_parts(texts, lambda part: part.drop_null()) for _ in range(20)]
-        ordered = scratch.unique(np.array([5, 1, 5, 2, 1, 9, 9]))
-    assert len([*Path("/dev/fd").iterdir()]) == before
-    assert not [*tmp_path.iterdir()]
-    assert all(column.to_pylist() == [0, 0, 0, 0, 4, 4, 4, 4, 8] for column in numbers)
-    assert all(column.to_pylist() == texts.drop_null().to_pylist() for column in columns)
-    assert ordered.tolist() == [1, 2, 5, 9]

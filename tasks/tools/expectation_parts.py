@@ -1,0 +1,128 @@
+"""The parts of a table that Great Expectations gets: slices of rows, whole columns, and rows of equal values.
+
+Checks of single rows get slices of the rows, checks of uniqueness parts that divide no equal values, and all others
+whole columns, of which those that compare with the champion's data get every n-th row where they are large.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from typing import NamedTuple
+
+import numpy as np
+import pyarrow as pa
+
+from models import scratch
+from models.identity.hashing import hash_rows
+from models.project_spec import references
+from models.validation.expectation_arguments import OF_EQUAL_VALUES, QUERY, ROW_WISE, columns_of
+from models.validation.expectations import ExpectationCheck
+
+FRAME_BYTES = 96 << 20
+"""Of the table's columns that the engine gets at a time: it needs some ten times as much."""
+
+
+class Part(NamedTuple):
+    """A part of the table: the checks that it answers, by their positions, and its rows' numbers, int64 (rows,)."""
+
+    table: pa.Table
+    positions: list[int]
+    rows: np.ndarray
+
+
+def parts_of(
+    table: pa.Table, checks: Sequence[ExpectationCheck], positions: list[int], spared: np.ndarray | None
+) -> Iterator[Part]:
+    """Yield the parts that the engine gets: all at once if they are small, else slices of rows, and whole columns."""
+    for is_strict in (False, True):
+        included = np.ones(table.num_rows, dtype=bool) if spared is None or not is_strict else ~spared
+        chosen = [position for position in positions if _is_strict(checks[position], spared) == is_strict]
+        for position in chosen:
+            if checks[position].expectation == QUERY:
+                yield _part(table, table.column_names, [position], included, slice(0, table.num_rows))
+        chosen = [position for position in chosen if checks[position].expectation != QUERY]
+        row_wise = [position for position in chosen if checks[position].expectation in ROW_WISE]
+        columns, length = columns_read(table, checks, row_wise), table.num_rows
+        if _num_bytes(table, columns_read(table, checks, chosen)) > FRAME_BYTES:
+            length = max(1, length * FRAME_BYTES // max(1, _num_bytes(table, columns)))
+            chosen = [position for position in chosen if position not in row_wise]
+            for start in range(0, table.num_rows, length) if row_wise else ():
+                yield _part(table, columns, row_wise, included, slice(start, start + length))
+            of_values = [position for position in chosen if _is_of_equal_values(checks[position])]
+            chosen = [position for position in chosen if position not in of_values]
+            for position in of_values:
+                yield from _parts_of_values(table, columns_read(table, checks, [position]), position, included)
+        for together in _batches(table, checks, chosen):
+            of_names = all(_is_of_names(checks[position]) for position in together)
+            place, columns = slice(0, 1 if of_names else table.num_rows), columns_read(table, checks, together)
+            sampled = _sampled(included, -(-_num_bytes(table, columns) // FRAME_BYTES), checks[together[0]])
+            yield _part(table, columns, together, sampled, place)
+
+
+def _sampled(included: np.ndarray, step: int, check: ExpectationCheck) -> np.ndarray:
+    """Return every `step`-th row for a comparison with the champion's data, else all: bool (rows,)."""
+    if step < 2 or check.origin != "champion":
+        return included
+    sampled = np.zeros(len(included), dtype=bool)
+    sampled[::step] = included[::step]
+    return sampled
+
+
+def _is_of_equal_values(check: ExpectationCheck) -> bool:
+    return check.expectation in OF_EQUAL_VALUES and "row_condition" not in check.arguments
+
+
+def _parts_of_values(table: pa.Table, columns: list[str], position: int, included: np.ndarray) -> Iterator[Part]:
+    """Yield parts of at most about `FRAME_BYTES` that divide no rows which are equal in these columns."""
+    num_parts = 1 + _num_bytes(table, columns) // FRAME_BYTES
+    hashes = hash_rows(table, columns)
+    numbers = scratch.filled(len(hashes), np.uint16, lambda rows: hashes[rows] % np.uint64(num_parts))
+    for number in range(num_parts):
+        chosen = included & (numbers == number)
+        yield Part(scratch.chosen_rows(table.select(columns), chosen), [position], np.flatnonzero(chosen))
+
+
+def _is_strict(check: ExpectationCheck, spared: np.ndarray | None) -> bool:
+    return spared is not None and check.origin == "spec" and check.severity == "reject"
+
+
+def _batches(table: pa.Table, checks: Sequence[ExpectationCheck], positions: list[int]) -> Iterator[list[int]]:
+    """Yield positions of checks whose columns together are at most `FRAME_BYTES`, or those of a single check."""
+    together: list[int] = []
+    for position in sorted(positions, key=lambda position: columns_read(table, checks, [position])):
+        if together and _num_bytes(table, columns_read(table, checks, [*together, position])) > FRAME_BYTES:
+            yield together
+            together = []
+        together.append(position)
+    if together:
+        yield together
+
+
+def _part(table: pa.Table, columns: list[str], positions: list[int], included: np.ndarray, place: slice) -> Part:
+    rows = scratch.positions_of(included[place])
+    rows += place.start
+    part = table.select(columns).slice(place.start, place.stop - place.start)
+    return Part(part if len(rows) == part.num_rows else part.filter(pa.array(included[place])), positions, rows)
+
+
+def _num_bytes(table: pa.Table, columns: list[str]) -> int:
+    return sum(table.column(name).nbytes for name in columns)
+
+
+def columns_read(table: pa.Table, checks: Sequence[ExpectationCheck], positions: list[int]) -> list[str]:
+    """Return the columns that some checks read, in the table's order: at least one, and all if a check may read any."""
+    chosen = [checks[position] for position in positions]
+    if any(_reads_all(check) for check in chosen):
+        return list(table.column_names)
+    named = {name for check in chosen for name in columns_of(check.expectation, check.arguments)}
+    return [name for name in table.column_names if name in named] or list(table.column_names[:1])
+
+
+def _reads_all(check: ExpectationCheck) -> bool:
+    names_none = references.is_own_code(check.expectation) and not any(columns_of(check.expectation, check.arguments))
+    return names_none or _is_of_names(check) or "row_condition" in check.arguments
+
+
+def _is_of_names(check: ExpectationCheck) -> bool:
+    """Return True if the answer depends on the names of all columns and their order, and on no row."""
+    return check.expectation.startswith("table_column") or "column_index" in check.arguments
