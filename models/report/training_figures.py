@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
@@ -11,26 +11,39 @@ from models.report.style import INK, MUTED, PALETTE, SEQUENTIAL, draw, shorten
 from models.training.search_space import NET, Trial
 
 
-def learning_curves(epochs: Sequence[Mapping[str, float]], metric: str, best_epoch: int | None = None) -> bytes:
+class Fit(NamedTuple):
+    """The course of a training.
+
+    Attributes:
+        epochs: The report of each epoch, in order: `train_loss`, `val_loss`, `val_<metric>`.
+        best_epoch: The epoch whose weights were kept, counted from 1; None or 0: not known.
+    """
+
+    epochs: Sequence[Mapping[str, float]]
+    best_epoch: int | None = None
+
+
+def learning_curves(fits: Sequence[Fit], metric: str) -> bytes:
     """Draw loss and the goal's metric after each epoch; the best epoch is marked.
 
     Args:
-        epochs: The training's report of each epoch, in order: `train_loss`, `val_loss`, `val_<metric>`.
+        fits: One, or those of the folds of a bag, which share the axes.
         metric: The goal's metric.
-        best_epoch: The epoch whose weights were kept, counted from 1; None or 0: not known.
     """
 
     def paint(figure: Any) -> None:
         left_axes, right_axes = figure.subplots(1, 2)
-        _line(left_axes, epochs, "train_loss", "training", PALETTE[1], "--")
-        _line(left_axes, epochs, "val_loss", "validation", PALETTE[0], "-")
-        _line(right_axes, epochs, f"val_{metric}", "validation", PALETTE[0], "-")
+        for place, fit in enumerate(fits):
+            training, validation = ("", "") if place else ("training", "validation")  # the legend names them once
+            _line(left_axes, fit, "train_loss", training, PALETTE[1], "--")
+            _line(left_axes, fit, "val_loss", validation, PALETTE[0], "-")
+            _line(right_axes, fit, f"val_{metric}", validation, PALETTE[0], "-")
         left_axes.set(title="Loss", xlabel="epoch", ylabel="loss")
         right_axes.set(title=shorten(metric, 30), xlabel="epoch", ylabel=shorten(metric, 30))
         for axes in (left_axes, right_axes):
             axes.xaxis.get_major_locator().set_params(integer=True)
-            if best_epoch:
-                axes.axvline(best_epoch, color=MUTED, linewidth=1, linestyle=":", label="kept")
+            for place, best in enumerate(sorted({fit.best_epoch for fit in fits if fit.best_epoch})):
+                axes.axvline(best, color=MUTED, linewidth=1, linestyle=":", label="" if place else "kept")
             if axes.get_legend_handles_labels()[0]:
                 axes.legend(loc="best")
 
@@ -176,8 +189,8 @@ def importance_bars(importance: Mapping[str, float]) -> bytes:
 _HALO = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.8}
 
 
-def _line(axes: Any, epochs: Sequence[Mapping[str, float]], key: str, label: str, colour: str, dash: str) -> None:
-    points = [(place + 1, epoch[key]) for place, epoch in enumerate(epochs) if key in epoch]
+def _line(axes: Any, fit: Fit, key: str, label: str, colour: str, dash: str) -> None:
+    points = [(place + 1, epoch[key]) for place, epoch in enumerate(fit.epochs) if key in epoch]
     if points:
         marker = "o" if len(points) < 25 else None
         axes.plot(
