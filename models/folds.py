@@ -39,20 +39,17 @@ class Units(NamedTuple):
             seed: Of the order in which units are dealt.
         """
         names = scratch.unique(self.of_rows)
+        unit = scratch.ranks(self.of_rows, names)
         if self.in_order:
             sizes = np.zeros(len(names), np.int64)
-            for part in scratch.parts(len(self.of_rows)):
-                np.add.at(sizes, np.searchsorted(names, self.of_rows[part]), 1)
+            for part in scratch.parts(len(unit)):
+                np.add.at(sizes, unit[part], 1)
             middles = (np.cumsum(sizes) - sizes / 2) / max(1, len(self.of_rows))
             folds = (middles * min(num_folds, len(names))).astype(np.int64)
         else:
             folds = np.random.default_rng(seed).permutation(len(names))
             folds %= num_folds
-
-        def folds_of(part: slice) -> NDArray[np.int64]:
-            return np.asarray(folds[np.searchsorted(names, self.of_rows[part])], np.int64)
-
-        return scratch.filled(len(self.of_rows), np.int64, folds_of)
+        return scratch.filled(len(unit), np.int64, lambda part: folds[unit[part]])
 
 
 def rows_apart(num_rows: int) -> Units:

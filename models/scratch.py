@@ -122,6 +122,24 @@ def at(values: NDArray[Any], positions: NDArray[np.int64]) -> NDArray[Any]:
     return filled((len(positions), *values.shape[1:]), values.dtype, lambda part: values[positions[part]])
 
 
+def put(array: NDArray[Any], positions: NDArray[np.int64], values: NDArray[Any]) -> None:
+    """Set the values at some positions, each named once, in the order of the positions: a page is written once."""
+    order = np.argsort(positions)
+    array[positions[order]] = values[order]
+
+
+def ranks(values: NDArray[Any], different: NDArray[Any]) -> NDArray[np.int64]:
+    """Return the place of each value (row,) among all different ones, which ascend: int64 (row,)."""
+
+    def ranks_of(part: slice) -> NDArray[np.int64]:
+        order = np.argsort(values[part])  # else each search would be of a page elsewhere
+        places = np.empty(len(order), np.int64)
+        places[order] = np.searchsorted(different, values[part][order])
+        return places
+
+    return filled(len(values), np.int64, ranks_of)
+
+
 def unique(values: NDArray[Any]) -> NDArray[Any]:
     """Return the different values (row,), ascending; none of them NaN."""
     if len(values) <= PART:

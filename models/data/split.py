@@ -173,8 +173,7 @@ class SplitRows:
 
 
 def _ranks(values: np.ndarray) -> np.ndarray:
-    ordered = scratch.unique(values)
-    return scratch.filled(len(values), np.int64, lambda part: np.searchsorted(ordered, values[part]))
+    return scratch.ranks(values, scratch.unique(values))
 
 
 def times(column: pa.ChunkedArray, name: str) -> np.ndarray:
@@ -301,14 +300,17 @@ def _ranks_in_class(classes: np.ndarray, hashes: Hashes, num_classes: int) -> np
     """
     ranks, before = scratch.empty(len(classes), np.int64), np.zeros(num_classes, dtype=np.int64)
     for by_hash, starts in equal_runs(hashes):
-        places = np.argsort(classes[by_hash], kind="stable")  # by class, in each by hash
+        in_rows = np.argsort(by_hash)
+        of_class = np.empty(len(by_hash), classes.dtype)
+        of_class[in_rows] = classes[by_hash[in_rows]]
+        places = np.argsort(of_class, kind="stable")  # by class, in each by hash
         order, numbers = by_hash[places], np.arange(len(places))
-        of_class = classes[order]
+        of_class = of_class[places]
         is_first = np.diff(of_class, prepend=-1) != 0
         begins = np.maximum.accumulate(np.where(is_first, numbers, 0))
         is_new = is_first | (np.diff(starts[places], prepend=-1) != 0)
         firsts = np.maximum.accumulate(np.where(is_new, numbers, 0))
-        ranks[order] = before[of_class] + firsts - begins
+        scratch.put(ranks, order, before[of_class] + firsts - begins)
         before += np.bincount(of_class, minlength=num_classes)
     return ranks
 

@@ -51,7 +51,7 @@ def equal_groups(table: pa.Table, columns: list[str]) -> np.ndarray:
     """
     groups = scratch.empty(table.num_rows, np.int64)  # at first the row with which each begins
     for order, starts in equal_runs(hash_rows(table, columns)):
-        groups[order] = order[starts]
+        scratch.put(groups, order, order[starts])
     num_groups = 0
     for part in scratch.parts(len(groups)):
         first = groups[part].copy()

@@ -73,8 +73,9 @@ def equal_runs(hashes: Hashes) -> Iterator[tuple[np.ndarray, np.ndarray]]:
     bits = scratch.filled(len(hashes), np.uint16, bits_of) if num_parts > 1 else None
     for part in range(num_parts):
         places = np.arange(len(hashes)) if bits is None else np.flatnonzero(bits == part)
-        order = places[np.argsort(hashes[places], kind="stable")]
-        ordered = hashes[order]
+        ordered = hashes[places]
+        by_hash = np.argsort(ordered, kind="stable")
+        order, ordered = places[by_hash], ordered[by_hash]
         is_first = np.diff(ordered, prepend=~ordered[:1]) != 0
         yield order, np.maximum.accumulate(np.where(is_first, np.arange(len(order)), 0))
 

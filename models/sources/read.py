@@ -8,6 +8,7 @@ import re
 import sys
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -16,11 +17,13 @@ import pyarrow.compute as pc
 import pyarrow.csv
 import pyarrow.parquet as pq
 
+from models import scratch
 from models.errors import DataError
 from models.files import whole_file
 from models.project_spec.reserved_columns import RESERVED, SLICE_PREFIX
 from models.scratch import ROW_GROUP
 from models.sources import r_data
+from models.sources.csv_stream import is_large, streamed
 from models.sources.delimiter import PARQUET, SUFFIXES
 from models.sources.folders import READABLE, data_files, partition_of, partition_types, visible_files, with_partitions
 from models.sources.formats import FORMATS
@@ -258,13 +261,14 @@ def _read_csv(path: Path, rules: CsvRules) -> pa.Table:
     refuse_empty(path)
     try:
         delimiter = delimiter_of(path)
-        table = with_na(_parsed(path, delimiter, na_is_text=rules.na_is_text), rules.na_is_text)
+        table = _parsed(path, delimiter, na_is_text=rules.na_is_text)
         refuse_shared_names(table.column_names, str(path))
         table = with_unsigned(table, lambda names: _parsed(path, delimiter, texts=names))
         table = with_whole_ids(table, rules.id_column, lambda names: _parsed(path, delimiter, texts=names))
     except (pa.ArrowInvalid, UnicodeDecodeError) as error:
         _refuse_if_not_utf8(path)
-        reason = _numbered(path, delimiter) or first_line(error)
+        numbered = with_row(first_line(error)) if _ROW.search(first_line(error)) else _numbered(path, delimiter)
+        reason = numbered or first_line(error)
         if "Empty CSV file or block" in reason:
             reason = "its first row does not end within 1 MiB: is it a table?"
         raise DataError(f"{path}: not a readable CSV file: {reason}: correct that line") from error
@@ -285,10 +289,15 @@ def _parsed(
     texts: Sequence[str] = (),
     na_is_text: Sequence[str] = (),
 ) -> pa.Table:
-    """Return the table, or some of its columns as texts."""
-    options = csv_options(delimiter, dict.fromkeys((*texts, *na_is_text), pa.string()), texts, na_is_text)
+    """Return the table, or some of its columns as texts; a large one in parts, where large arrays lie in files."""
+    types = dict.fromkeys((*texts, *na_is_text), pa.string())
+    folder = scratch.place()
+    if folder is not None and use_threads and is_large(path):
+        options_of = partial(csv_options, delimiter, columns=texts, na_is_text=na_is_text)
+        return streamed(path, types, options_of, partial(with_na, na_is_text=na_is_text), folder)
+    options = csv_options(delimiter, types, texts, na_is_text)
     read_options = pyarrow.csv.ReadOptions(use_threads=use_threads)
-    return pyarrow.csv.read_csv(arrow_input(path), read_options=read_options, **options)
+    return with_na(pyarrow.csv.read_csv(arrow_input(path), read_options=read_options, **options), na_is_text)
 
 
 def _numbered(path: Path, delimiter: str) -> str | None:

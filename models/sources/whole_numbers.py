@@ -8,6 +8,8 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models import scratch
+
 MOST_EXACT = 2**53
 """A float64 holds each whole number up to here; beyond, it rounds."""
 _DIGITS = r"^[0-9]+$"
@@ -72,7 +74,7 @@ def with_whole_ids(table: pa.Table, id_column: str | None, texts_of: Callable[[S
         loses = pc.or_(loses, pc.match_substring_regex(texts, _BEYOND_FLOAT64))
     if not pc.any(loses).as_py():
         return table
-    texts = pc.replace_substring_regex(texts, r"^([0-9]+)\.0*$", r"\1")
+    texts = scratch.by_parts(texts, lambda part: pc.replace_substring_regex(part, r"^([0-9]+)\.0*$", r"\1"))
     return table.set_column(table.column_names.index(id_column), id_column, texts)
 
 

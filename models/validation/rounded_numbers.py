@@ -6,6 +6,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models import scratch
 from models.kinds.task import TASKS
 from models.project_spec.blocks import Data
 from models.sources.whole_numbers import are_large, fits_float64
@@ -39,7 +40,7 @@ def _rounded(column: pa.ChunkedArray, name: str, data: Data) -> str:
                 f"`{name}: categorical` in data.features.kinds or drop the column, else `{name}: numeric`"
             )
     if pa.types.is_float64(column.type):
-        large = column.filter(are_large(column))
+        large = scratch.by_parts(column, lambda part: part.filter(are_large(part)))
         if len(large) > (0 if is_name else MOSTLY * (len(column) - column.null_count)):
             return (
                 f"column {name!r}: {len(large):,} values are floats from 2^53, such as {large[0].as_py():.0f}; if they "

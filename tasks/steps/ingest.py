@@ -10,6 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from models import scratch
 from models.data.check import check_columns, check_schema, table_schema
 from models.data.split import is_by_content
 from models.errors import DataError
@@ -47,29 +48,34 @@ def ingest(loop: Loop) -> tuple[StepRecord, bool]:
     """
 
     def act(inputs: Inputs, _: Path) -> StepResult:
-        before = inputs.external("previous")
-        source = Source(loop.spec.data.source, loop.project.folder)
-        arrival = scheme_of(source.named).arrived(source)  # before reading: later arrivals are new next time
-        table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources", loop.report.note)
-        if not loop.spec.data.features.make:
-            check_columns(table, loop.spec.data)
-        data = loop.spec.data
-        for text in [*odd_cells(table, data), *rounded_numbers(table, data), *alike_classes(table, data)]:
-            loop.report.note(text)
-        schema = table_schema(table)
-        if before is not None:
-            _check_types(schema, before, loop.spec.data)
-            for text in _divided_anew(loop.spec.data, schema, before):
-                loop.report.note(text)
-        loop.workspace.make_private(loop.project.data)
-        loop.project.raw.parent.mkdir(exist_ok=True)
-        table, summary, files = _with_feedback(loop, inputs, table)
-        write_table(table, loop.project.raw)
-        result = {"rows": table.num_rows, "schema": table_schema(table), "source": str(loop.spec.data.source)}
-        arrived = {} if arrival is None else {ARRIVED: arrival}
-        return StepResult([loop.project.raw, *files], {**result, **summary, **arrived})
+        with scratch.arrays_in(loop.workspace.cache / "sources"):
+            return _act(loop, inputs)
 
     return loop.carry_out("ingest", act)
+
+
+def _act(loop: Loop, inputs: Inputs) -> StepResult:
+    before = inputs.external("previous")
+    source = Source(loop.spec.data.source, loop.project.folder)
+    arrival = scheme_of(source.named).arrived(source)  # before reading: later arrivals are new next time
+    table = sources.ingest(loop.spec, loop.project.folder, loop.workspace.cache / "sources", loop.report.note)
+    if not loop.spec.data.features.make:
+        check_columns(table, loop.spec.data)
+    data = loop.spec.data
+    for text in [*odd_cells(table, data), *rounded_numbers(table, data), *alike_classes(table, data)]:
+        loop.report.note(text)
+    schema = table_schema(table)
+    if before is not None:
+        _check_types(schema, before, loop.spec.data)
+        for text in _divided_anew(loop.spec.data, schema, before):
+            loop.report.note(text)
+    loop.workspace.make_private(loop.project.data)
+    loop.project.raw.parent.mkdir(exist_ok=True)
+    table, summary, files = _with_feedback(loop, inputs, table)
+    write_table(table, loop.project.raw)
+    result = {"rows": table.num_rows, "schema": table_schema(table), "source": str(loop.spec.data.source)}
+    arrived = {} if arrival is None else {ARRIVED: arrival}
+    return StepResult([loop.project.raw, *files], {**result, **summary, **arrived})
 
 
 def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Table, dict[str, Any], list[Path]]:
