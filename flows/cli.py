@@ -46,6 +46,7 @@ COMMANDS = {
     "stage": "Run one data stage (as dvc.yaml does).",
     "schema": "Print the JSON Schema of project.yaml.",
     "env": "Print environment variables for the tools' own programs.",
+    "gx": "Write what validation found as a context of Great Expectations.",
     "up": "Start the platform: servers, worker, pages, schedules.",
     "deploy": "Update Prefect's deployments of the projects.",
     "down": "End the platform.",
@@ -56,7 +57,7 @@ COMMANDS = {
 HIDDEN = {"session": "flows.session_calls"}
 """Commands that no person calls, and their modules."""
 FOLDERS = {
-    "guides": ("schema", "env", "docs", "client", "completion"),
+    "guides": ("schema", "env", "gx", "docs", "client", "completion"),
     "upkeep": ("doctor", "upgrade-check", "reap", "gc", "migrate"),
 }
 """The commands in folders of `flows/commands`."""

@@ -18,6 +18,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from models.report.pages import render
+from models.validation.expectation_arguments import COLUMN_ARGUMENTS
 
 Outcome = Literal["passed", "warned", "rejected", "errored"]
 MOST_EXAMPLES = 20
@@ -29,7 +30,10 @@ def render_validation(report: Mapping[str, Any]) -> str:
     counts = {outcome: sum(line["outcome"] == outcome for line in lines) for outcome in _ORDER}
     return render(
         "validation.html.j2",
-        report={**dict.fromkeys(("project", "dataset", "when", "rows", "columns", "success")), **report},
+        report={
+            **dict.fromkeys(("project", "dataset", "stage", "loop_id", "when", "rows", "columns", "success")),
+            **report,
+        },
         lines=lines,
         counts=counts,
         light=_light(bool(report.get("success")), counts),
@@ -66,7 +70,9 @@ def _line(result: Mapping[str, Any]) -> dict[str, Any]:
         **{key: result.get(key) for key in keys},
         "outcome": _outcome(result),
         "expectation": _words(str(result.get("expectation") or ""), result.get("column")),
-        "arguments": {key: argument for key, argument in (result.get("arguments") or {}).items() if key != "column"},
+        "arguments": {
+            key: argument for key, argument in (result.get("arguments") or {}).items() if key not in COLUMN_ARGUMENTS
+        },
     }
 
 

@@ -136,6 +136,11 @@ class Outbox:
                 running.pop(line["run"], None)
         return list(running)
 
+    def points(self, run: str) -> dict[tuple[str, int], float]:
+        """Return the last value of each metric of a run at each step."""
+        lines = [line for line in self.lines().values() if line["op"] == "metrics" and line["run"] == run]
+        return {(name, line["step"]): value for line in lines for name, value in line["metrics"].items()}
+
     def lines(self, after: int = 0, limit: int | None = None) -> dict[int, dict[str, Any]]:
         """Return the lines with a higher number, by their numbers, in the order in which they were written.
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -63,7 +63,8 @@ def fit(loop: Loop) -> tuple[StepRecord, bool]:
         loop.outbox.tags(LOOP_RUN, described)
         members = members_of(task)
         _note_unused(loop.report, loop.spec, nets)
-        run = _Training(loop, place, inputs["search"].file(BEST_FILE).with_name(TRIALS))
+        trials = inputs["search"].file(BEST_FILE).with_name(TRIALS)
+        run = _Training(loop, place, trials, loop.outbox.points(LOOP_RUN))
         with uploaded(loop, folder):
             result = fit_members(task, run, partial(validation_value, loop.rank_pool)) if members else run("", task)
         longer = _longer(task, result)
@@ -132,13 +133,18 @@ class _Training:
     place: Place | None
     trials: Path
     """The folder with the folders of the search's trials."""
+    logged: Mapping[tuple[str, int], float]
+    """The values that a killed training of this loop logged, by name and epoch: equal ones are not logged again."""
 
     def __call__(self, member: str, task: TrainingJob) -> TrainingResult:
         loop, prefix = self.loop, f"{member}." if member else ""
         waited_for = _waited_for(metric_name(task.metric))
 
         def on_epoch(epoch: EpochReport) -> bool:
-            loop.outbox.metrics(LOOP_RUN, {f"{prefix}{key}": value for key, value in epoch.values.items()}, epoch.epoch)
+            values = {f"{prefix}{key}": value for key, value in epoch.values.items()}
+            new = {name: value for name, value in values.items() if self.logged.get((name, epoch.epoch)) != value}
+            if new:
+                loop.outbox.metrics(LOOP_RUN, new, epoch.epoch)
             line = ", ".join(f"{key} {epoch.values[key]:.4f}" for key in waited_for if key in epoch.values)
             loop.report.progress(f"{prefix}{epoch.stage}", epoch.epoch, epoch.epochs, line)
             return True

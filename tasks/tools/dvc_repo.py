@@ -182,7 +182,8 @@ def write_results(
         metrics: The verdict's numbers, nested by where they were measured.
         epochs: The values of each epoch of the model's training; empty for a model without epochs.
     """
-    curves = sorted({name for epoch in epochs for name in epoch if name.startswith(CURVE_PREFIXES)})
+    names = {name for epoch in epochs for name in epoch if name.startswith(CURVE_PREFIXES)}
+    curves = sorted(name for name in names if not name.endswith("_se"))  # a standard error is no curve of its own
     path = project.folder / "dvc.yaml"
     with held(project.workspace.locks / "dvc.lock", lambda: f"{path}: in use", FOREVER_S), storing(path):
         write_json(project.folder / METRICS_FILE, {"loop": loop_id, **metrics})

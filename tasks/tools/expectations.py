@@ -23,7 +23,7 @@ from models.errors import UsageError, did_you_mean
 from models.project_spec import references
 from models.project_spec.reserved_columns import FAILED_COLUMN, POSITION_COLUMN
 from models.sources.whole_numbers import as_frame
-from models.validation.expectation_arguments import COLUMN_ARGUMENTS, QUERY, columns_of
+from models.validation.expectation_arguments import QUERY, columns_of
 from models.validation.expectations import ExpectationCheck
 from tasks.host import memory
 from tasks.tools.expectation_parts import Part, parts_of
@@ -113,7 +113,7 @@ def _evaluate(
     table: pa.Table, checks: Sequence[ExpectationCheck], spared: np.ndarray | None, base: Path
 ) -> tuple[list[dict[str, Any]], dict[int, np.ndarray]]:
     """Return the results of the checks, and the failing rows of those that failed, by the check's position."""
-    gx = _engine()
+    gx = library()
     results = [_blank(check, table.column_names) for check in checks]
     expectations = {
         position: _expectation(_with_times(check, table.schema), position, base)
@@ -214,7 +214,7 @@ def _joined(answers: list[_Answer], mostly: float) -> _Answer:
     return _Answer(result, np.sort(np.concatenate([answer.rows for answer in answers])), num_checked)
 
 
-def _engine() -> Any:
+def library() -> Any:
     """Import Great Expectations without its deprecation warnings."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -226,7 +226,7 @@ def _engine() -> Any:
 
 def _run(context: Any, frame: Any, expectations: dict[int, Any]) -> dict[int, Any]:
     """Return the engine's result of each expectation by its position; an exception for one that breaks the engine."""
-    gx = _engine()
+    gx = library()
     asset = context.data_sources.add_pandas("memory").add_dataframe_asset("table")
     definition = asset.add_batch_definition_whole_dataframe("whole")
     batch = definition.get_batch(batch_parameters={"dataframe": frame})
@@ -265,7 +265,7 @@ def _blank(check: ExpectationCheck, names: list[str]) -> dict[str, Any]:
     return {
         "expectation": check.expectation,
         "column": ", ".join(columns) or None,
-        "arguments": {key: value for key, value in check.arguments.items() if key not in COLUMN_ARGUMENTS},
+        "arguments": check.arguments,
         "severity": check.severity,
         "origin": check.origin,
         "success": False,
@@ -327,7 +327,7 @@ def _expectation(check: ExpectationCheck, position: int, base: Path) -> Any:
 
 def _class_of(name: str, base: Path) -> Any:
     """Return the class of an expectation: of the library by its name in snake case, or a team's by its reference."""
-    catalogue = _engine().expectations
+    catalogue = library().expectations
     if references.is_own_code(name):
         definition = references.resolve(name, base)
         if not (isinstance(definition, type) and issubclass(definition, catalogue.Expectation)):
@@ -339,6 +339,13 @@ def _class_of(name: str, base: Path) -> Any:
         cure = did_you_mean(name, classes, "see the gallery of Great Expectations for the names")
         raise UsageError(f"data.expectations: no expectation {name!r}: {cure}")
     return getattr(catalogue, classes[name])
+
+
+def type_of(name: str) -> str:
+    """Return Great Expectations' own name of the type of a check; of a team's class by its reference too."""
+    label = name.rpartition(":")[2] if references.is_own_code(name) else ""
+    is_named_so = name == QUERY or (label and not label.startswith("Expect"))
+    return f"{'' if is_named_so else 'expect_'}{snake_name(label) if label else name}"
 
 
 def snake_name(name: str) -> str:

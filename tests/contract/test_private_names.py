@@ -43,6 +43,8 @@ INSIDE = re.compile(
 """Modules inside a library that its reference does not publish, although no underscore says so."""
 
 PUBLISHED = {
+    "great_expectations.core.ExpectationSuiteValidationResult": "in its reference of the API",
+    "great_expectations.core.ExpectationValidationResult": "in its reference of the API",
     "prefect.server.api.server.create_app": "in Prefect's Python reference",
     "prefect.server.concurrency.lease_storage.filesystem": "a value of a setting",
 }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +12,7 @@ import optuna
 from models.pipeline.steps import STEPS
 from models.training.costs.summary import MEASURED
 from tasks.host.workspace import Workspace
+from tasks.state.outbox import LOOP_RUN
 from tasks.tools.optuna_study import KILLED, REASON, storage
 from tests.running import Loopline, assert_gone, assert_unlocked, flow_runs
 
@@ -48,6 +49,8 @@ def assert_as_if_whole(home: Loopline, name: str, whole: Loopline) -> None:
     theirs, ours = whole.tags("whole", 1), home.tags(name, 1)
     assert ours["loopline.weights_sha256"] == theirs["loopline.weights_sha256"]
     assert epochs(home, name) == epochs(whole, "whole")
+    points = [*logged_points(home, name)]
+    assert len(points) == len({*points}), "an epoch that was trained again with the same values is logged once"
     for key in ("params", "trials", "complete", "pruned", "failed", "best_value"):
         assert home.record(name, "search")["result"][key] == whole.record("whole", "search")["result"][key]
     assert home.book(name)["state"] == "finished"
@@ -59,6 +62,14 @@ def epochs(home: Loopline, name: str) -> list[dict[str, float]]:
     """What each epoch of the training gave, but for what it cost."""
     told = home.record(name, "train")["result"]["epochs"]
     return [{key: value for key, value in epoch.items() if key not in MEASURED} for epoch in told]
+
+
+def logged_points(home: Loopline, name: str) -> Iterator[tuple[str, int, float]]:
+    """Name, epoch and value of each loss and metric of the training that the outbox has."""
+    for line in home.outbox(name):
+        if line["op"] == "metrics" and line["run"] == LOOP_RUN and line["step"]:
+            values = line["metrics"].items()
+            yield from ((key, line["step"], value) for key, value in values if key.startswith(("train_", "val_")))
 
 
 def epochs_told(home: Loopline, name: str, run: str) -> int:

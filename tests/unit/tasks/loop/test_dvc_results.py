@@ -9,7 +9,7 @@ from tests.conftest import MakeProject
 
 RESULTS = {
     "judge": {"metrics": {"accuracy": 0.9, "log_loss": None}},
-    "train": {"epochs": [{"train_loss": 0.5}]},
+    "train": {"epochs": [{"train_loss": 0.5, "val_accuracy_se": 0.1}]},
     "promote": {"version": "3", "decision": "promote"},
 }
 

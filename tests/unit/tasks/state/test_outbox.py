@@ -37,6 +37,13 @@ def fill(box: Outbox) -> Outbox:
     return box
 
 
+def test_the_points_of_a_run_are_its_last_values(box: Outbox) -> None:
+    fill(box).metrics("loop", {"loss": 0.5, "accuracy": float("nan")}, 4)
+    box.metrics("loop", {"loss": 0.7}, 3)
+    box.metrics("trial-0", {"loss": 9.0}, 3)
+    assert box.points("loop") == {("loss", 3): 0.7, ("loss", 4): 0.5}
+
+
 def test_lines_come_back_in_order_and_say_when(box: Outbox) -> None:
     lines = list(fill(box).lines().values())
     assert [line["op"] for line in lines] == ["run", "params", "metrics"]
