@@ -87,10 +87,13 @@ def test_great_expectations_finds_what_the_loops_checked(project: Project) -> No
     assert {"tiny-1", "tiny-1x"} < set(by_loop)
     outcomes = [result.success for result in by_loop["tiny-1"].results]
     assert outcomes == [False, False, True, False, False, True]
-    assert outcomes[:4] == [result.success for result in own.results], "its own run says the same"
+    its_own = {result.expectation_config.type: result for result in own.results}
+    for result in by_loop["tiny-1"].results[:4]:
+        assert result.success == its_own[result.expectation_config.type].success
     first = by_loop["tiny-1"].results[0].result
     assert (first["unexpected_count"], first["partial_unexpected_list"]) == (1, [300.0])
-    assert by_loop["tiny-1"].results[2].result["observed_value"] == own.results[2].result["observed_value"]
+    mean = its_own["expect_column_mean_to_be_between"].result["observed_value"]
+    assert by_loop["tiny-1"].results[2].result["observed_value"] == mean
     assert by_loop["tiny-1"].meta["loopline.status"] == "rejected"
     assert Path(context.build_data_docs()["local_site"].removeprefix("file://")).is_file()
 
