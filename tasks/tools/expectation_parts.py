@@ -13,6 +13,8 @@ import numpy as np
 import pyarrow as pa
 
 from models import scratch
+from models.cores import usable_memory
+from models.errors import UsageError
 from models.identity.hashing import hash_rows
 from models.project_spec import references
 from models.validation.expectation_arguments import OF_EQUAL_VALUES, QUERY, ROW_WISE, columns_of
@@ -20,6 +22,9 @@ from models.validation.expectations import ExpectationCheck
 
 FRAME_BYTES = 96 << 20
 """Of the table's columns that the engine gets at a time: it needs some ten times as much."""
+SHOWN = 3
+_ENGINES_SHARE = 5
+"""Times its size in Arrow that a whole column takes: the frame, the engine's hashes of it, and what a check makes."""
 
 
 class Part(NamedTuple):
@@ -40,7 +45,10 @@ def parts_of(
         for position in chosen:
             if checks[position].expectation == QUERY:
                 yield _part(table, table.column_names, [position], included, slice(0, table.num_rows))
-        chosen = [position for position in chosen if checks[position].expectation != QUERY]
+        counts = [position for position in chosen if is_of_count(checks[position])]
+        if counts:
+            yield Part(table.select([]), counts, scratch.positions_of(included))
+        chosen = [position for position in chosen if checks[position].expectation != QUERY and position not in counts]
         row_wise = [position for position in chosen if checks[position].expectation in ROW_WISE]
         columns, length = columns_read(table, checks, row_wise), table.num_rows
         if _num_bytes(table, columns_read(table, checks, chosen)) > FRAME_BYTES:
@@ -48,6 +56,10 @@ def parts_of(
             chosen = [position for position in chosen if position not in row_wise]
             for start in range(0, table.num_rows, length) if row_wise else ():
                 yield _part(table, columns, row_wise, included, slice(start, start + length))
+            of_type = [position for position in chosen if _is_of_type(checks[position], table.schema)]
+            chosen = [position for position in chosen if position not in of_type]
+            if of_type:
+                yield _part(table, columns_read(table, checks, of_type), of_type, included, slice(0, 1))
             of_values = [position for position in chosen if _is_of_equal_values(checks[position])]
             chosen = [position for position in chosen if position not in of_values]
             for position in of_values:
@@ -59,6 +71,32 @@ def parts_of(
             yield _part(table, columns, together, sampled, place)
 
 
+def refuse_too_large(table: pa.Table, checks: Sequence[ExpectationCheck], positions: Sequence[int]) -> None:
+    """Refuse checks of whole columns for which there is not enough memory.
+
+    Raises:
+        UsageError: Names the first, its column, and a check that reads the table in parts.
+    """
+    for position in positions:
+        check, columns = checks[position], columns_read(table, checks, [position])
+        size = _num_bytes(table, columns)
+        in_parts = check.expectation in (QUERY, *ROW_WISE) or _is_of_equal_values(check) or check.origin == "champion"
+        by_itself = is_of_count(check) or _is_of_names(check) or _is_of_type(check, table.schema)
+        if size <= FRAME_BYTES or in_parts or by_itself or size * _ENGINES_SHARE < usable_memory():
+            continue
+        raise UsageError(
+            f"data.expectations: {check.expectation} of {', '.join(map(repr, columns[:SHOWN]))}: reads "
+            f"{table.num_rows:,} rows at once, for which Great Expectations takes some "
+            f"{size * _ENGINES_SHARE / 1e9:.1f} GB, and {usable_memory() / 1e9:.1f} GB are there: ask the same by "
+            f"`{QUERY}`, whose query reads the table in parts, or give more memory"
+        )
+
+
+def is_of_count(check: ExpectationCheck) -> bool:
+    """Return True if the answer is the number of all rows."""
+    return check.expectation.startswith("table_row_count") and "row_condition" not in check.arguments
+
+
 def _sampled(included: np.ndarray, step: int, check: ExpectationCheck) -> np.ndarray:
     """Return every `step`-th row for a comparison with the champion's data, else all: bool (rows,)."""
     if step < 2 or check.origin != "champion":
@@ -66,6 +104,15 @@ def _sampled(included: np.ndarray, step: int, check: ExpectationCheck) -> np.nda
     sampled = np.zeros(len(included), dtype=bool)
     sampled[::step] = included[::step]
     return sampled
+
+
+def _is_of_type(check: ExpectationCheck, schema: pa.Schema) -> bool:
+    """Return True if the answer is the type of a column of numbers or times: any row has it."""
+    if check.expectation not in ("column_values_to_be_of_type", "column_values_to_be_in_type_list"):
+        return False
+    kind = schema.field(check.arguments["column"]).type
+    is_plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_timestamp(kind)
+    return bool(is_plain and "row_condition" not in check.arguments)
 
 
 def _is_of_equal_values(check: ExpectationCheck) -> bool:
@@ -125,4 +172,5 @@ def _reads_all(check: ExpectationCheck) -> bool:
 
 def _is_of_names(check: ExpectationCheck) -> bool:
     """Return True if the answer depends on the names of all columns and their order, and on no row."""
-    return check.expectation.startswith("table_column") or "column_index" in check.arguments
+    name = check.expectation
+    return name.startswith("table_column") or name == "column_to_exist"

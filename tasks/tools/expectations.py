@@ -26,7 +26,7 @@ from models.sources.whole_numbers import as_frame
 from models.validation.expectation_arguments import QUERY, columns_of
 from models.validation.expectations import ExpectationCheck
 from tasks.host import memory
-from tasks.tools.expectation_parts import Part, parts_of
+from tasks.tools.expectation_parts import Part, is_of_count, parts_of, refuse_too_large
 from tasks.tools.row_query import unexpected_rows
 
 NUM_EXAMPLES = 10
@@ -120,6 +120,7 @@ def _evaluate(
         for position, check in enumerate(checks)
         if results[position]["observed"] is None
     }
+    refuse_too_large(table, checks, list(expectations))
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     answers: dict[int, list[_Answer]] = {}
@@ -141,10 +142,21 @@ def _answers(
     context: Any, part: Part, expectations: dict[int, Any], table: pa.Table, checks: Sequence[ExpectationCheck]
 ) -> dict[int, _Answer]:
     """Return the answers for a part of the table, by the check's position: of the engine, or of a query of rows."""
+    if is_of_count(checks[part.positions[0]]):
+        return {position: _of_count(checks[position].arguments, len(part.rows)) for position in part.positions}
     if checks[part.positions[0]].expectation == QUERY:
         return {place: _of_query(expectations[place].unexpected_rows_query, part) for place in part.positions}
     ran = _run(context, _frame(part.table, table, checks), expectations)
     return {position: _Answer.of(result, part.rows) for position, result in ran.items()}
+
+
+def _of_count(arguments: dict[str, Any], num_rows: int) -> _Answer:
+    """Return the answer for the number of rows; the engine would take a frame of all of them and hash it."""
+    low, high = (arguments.get(name, arguments.get("value")) for name in ("min_value", "max_value"))
+    is_below = low is not None and (num_rows < low or (arguments.get("strict_min") and num_rows == low))
+    is_above = high is not None and (num_rows > high or (arguments.get("strict_max") and num_rows == high))
+    result: dict[str, Any] = {"unexpected_count": None, "unexpected_percent": None, "examples": [], "error": None}
+    return _Answer({**result, "success": not (is_below or is_above), "observed": num_rows}, np.zeros(0, np.int64), 0)
 
 
 def _of_query(query: str, part: Part) -> _Answer:

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pyarrow as pa
 
+from models import scratch
 from models.errors import UsageError, one_line
 from models.project_spec.reserved_columns import POSITION_COLUMN
 from models.sources.databases.duck import CLOSED
@@ -36,7 +37,7 @@ def unexpected_rows(table: pa.Table, query: str, num_examples: int) -> Unexpecte
     """
     import duckdb
 
-    numbered = table.append_column(POSITION_COLUMN, pa.array(np.arange(table.num_rows)))
+    numbered = table.append_column(POSITION_COLUMN, pa.array(scratch.counted(table.num_rows)))
     with duckdb.connect(config=CLOSED) as connection:
         try:
             connection.register(_BATCH, numbered)

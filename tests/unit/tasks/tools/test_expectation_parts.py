@@ -4,6 +4,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
+from models.errors import UsageError
 from models.validation.expectations import ExpectationCheck
 from tasks.tools import expectation_parts
 from tasks.tools.expectations import run_checks
@@ -24,7 +25,11 @@ LARGE = pa.table(
 )
 IN_PARTS = [
     check("table_row_count_to_be_between", min_value=100),
+    check("table_row_count_to_be_between", min_value=20, max_value=60, strict_max=True),
+    check("table_row_count_to_equal", value=60),
     check("column_to_exist", column="text"),
+    check("column_values_to_be_in_type_list", column="text", type_list=["str"]),
+    check("column_values_to_be_of_type", column="whole", type_="int64"),
     check("table_columns_to_match_set", column_set=["x", "whole"], exact_match=False),
     check("column_values_to_not_be_null", column="x", mostly=0.9),
     check("column_values_to_be_null", column="x", mostly=0.1),
@@ -71,3 +76,20 @@ def test_a_comparison_with_the_champion_looks_at_every_nth_row_of_a_large_table(
         (part,) = expectation_parts.parts_of(LARGE, [compared.model_copy(update={"origin": origin})], [0], None)
         seen.append(part.rows.tolist())
     assert seen == [list(range(60)), list(range(0, 60, 5))]
+
+
+def test_a_check_of_a_whole_column_that_does_not_fit_is_refused_and_the_query_of_its_cure_is_not(monkeypatch):
+    monkeypatch.setattr(expectation_parts, "FRAME_BYTES", 100)
+    monkeypatch.setattr(expectation_parts, "usable_memory", lambda: 1000.0)
+    mean = check("column_mean_to_be_between", column="other", max_value=30)
+    with pytest.raises(UsageError, match=r"mean_to_be_between of 'other': reads 60 rows at once.*by `unexpected_"):
+        run_checks(LARGE, [mean])
+    query = "SELECT * FROM (SELECT avg(other) AS mean FROM {batch}) WHERE mean > 30"
+    in_parts = [
+        check("unexpected_rows_expectation", unexpected_rows_query=query),
+        check("column_values_to_be_unique", column="whole"),
+        check("column_to_exist", column="text"),
+        check("column_values_to_be_of_type", column="x", type_="float64"),
+        check("table_row_count_to_be_between", min_value=60),
+    ]
+    assert run_checks(LARGE, in_parts).report["status"] == "valid"
