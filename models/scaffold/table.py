@@ -18,13 +18,16 @@ from models.inputs.rows import kind_of_texts
 from models.inputs.types import as_text, is_text
 from models.kinds.task import PerTask, Task
 from models.project_spec.blocks import Data
+from models.project_spec.data import SqlQuery
 from models.scaffold.columns import input_lines, num_values, plain_id
+from models.scaffold.cursor import WHEN_CHANGED, Cursor, cursor_of, query_lines
 from models.scaffold.dates import FILE, SOURCE, formats_of, with_dates
 from models.scaffold.expectations import expectation_lines, yaml_text, yaml_value
 from models.scaffold.roles import BEHAVES, NAMED, Panel, id_reason, is_date, panel_of, times_of_rows
 from models.scaffold.series import SeriesShape, recognise
 from models.scaffold.text_forms import TextForm, is_number_name, is_useless_as_text, text_forms
 from models.sources.sample import TableSample, sample_of
+from models.sources.source import Named
 from models.validation.alike_classes import alike_classes
 from models.validation.expectations import TARGET_PRESENT
 
@@ -51,7 +54,7 @@ Rows = Path | TableSample
 
 
 def guess_spec(
-    data: Rows, name: str, target: str | None = None, source: str | None = None, formats: Formats | None = None
+    data: Rows, name: str, target: str | None = None, source: Named | None = None, formats: Formats | None = None
 ) -> str:
     """Return the text of a valid `project.yaml` for a table, with comments.
 
@@ -79,18 +82,23 @@ def guess_spec(
     is_forecast = len(targets) == 1 and answered.num_rows >= TARGET_PRESENT * table.num_rows
     shape = guess.series(table.slice(0, sample.num_first), target) if is_forecast else None
     drop, inputs = _inputs(table, roles, kinds, forms)
-    panel = None if shape or group else panel_of(table, targets)
-    time = None if shape or group else _split_time(table, inputs, panel)
+    id_column = None if shape else plain_id(table, [name for name, reason in drop.items() if reason == NAMED])
+    cursor = cursor_of(table.drop_columns(targets), id_column) if isinstance(source, SqlQuery) else None
+    rows = table
+    if cursor and cursor.is_change:
+        rows, inputs, kinds = _without_changes(table, str(cursor.column), drop, inputs, kinds)
+    panel = None if shape or group else panel_of(rows, targets)
+    time = None if shape or group else _split_time(rows, inputs, panel)
     dates = [time] if time and is_date(table, time) else []
     if not inputs and not shape:
-        raise UsageError(_no_inputs(source, target, drop))
+        raise UsageError(_no_inputs(str(source), target, drop))
     named_kinds = {} if shape else {**kinds, **dict.fromkeys(dates, "datetime")}
     lines = [
         f"# {_size(sample)}, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
         *(f"# {FILE} reads {yaml_text(column)} as dates ({form})." for column, form in (formats or {}).items()),
         *_doubt_lines(table, block, forms, drop),
-        *_data_lines(name, block),
-        *([] if shape else [*_id_lines(table, drop), f"  task: {task}  # {guess.why(answered.select(targets))}"]),
+        *_data_lines(name, block, cursor),
+        *([] if shape else [*_id_lines(id_column), f"  task: {task}  # {guess.why(answered.select(targets))}"]),
         *([] if shape or group else _unlabelled_lines(table.num_rows - answered.num_rows, table.num_rows)),
         *(_series_lines(shape) if shape else _split_lines(time, guess.split, group, panel)),
         *_feature_lines(table.select([] if shape else inputs), drop, named_kinds),
@@ -119,6 +127,15 @@ def _inputs(
         drop = {name: reason for name, reason in drop.items() if reason != BEHAVES}
     left_out = {*drop, *roles}
     return drop, [column for column in table.column_names if column not in left_out]
+
+
+def _without_changes(
+    table: pa.Table, changed: str, drop: dict[str, str], inputs: Sequence[str], kinds: Mapping[str, str]
+) -> tuple[pa.Table, list[str], dict[str, str]]:
+    """Drop the time of changes; return the table, the inputs and the kinds without it."""
+    drop[changed] = WHEN_CHANGED
+    others = [name for name in inputs if name != changed]
+    return table.drop_columns([changed]), others, {name: kind for name, kind in kinds.items() if name != changed}
 
 
 def _refuse_constants(targets: pa.Table) -> None:
@@ -316,17 +333,19 @@ def _series_lines(shape: SeriesShape) -> Iterator[str]:
     yield f"  split: {{by: time, column: {yaml_text(shape.time)}}}"
 
 
-def _data_lines(name: str, data: Data) -> Iterator[str]:
+def _data_lines(name: str, data: Data, cursor: Cursor | None) -> Iterator[str]:
     target = data.targets if len(data.targets) > 1 else data.targets[0]
     yield f"name: {name}"
     yield ""
     yield "data:"
-    yield f"  source: {yaml_text(str(data.source))}"
+    if cursor and isinstance(data.source, SqlQuery):
+        yield from query_lines(data.source, cursor)
+    else:
+        yield f"  source: {yaml_text(str(data.source))}"
     yield f"  target: {yaml_text(target) if isinstance(target, str) else yaml_value(target)}"
 
 
-def _id_lines(table: pa.Table, drop: Mapping[str, str]) -> Iterator[str]:
-    name = plain_id(table, [name for name, reason in drop.items() if reason == NAMED])
+def _id_lines(name: str | None) -> Iterator[str]:
     if name is not None:
         yield f"  id: {yaml_text(name)}  # another value in every row: it names rows, for labels that come later"
 

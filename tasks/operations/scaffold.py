@@ -18,11 +18,12 @@ from models.scaffold.net import net_lines, search_lines
 from models.scaffold.pictures import guess_picture_spec, picture_column
 from models.scaffold.table import guess_spec, guess_target
 from models.scaffold.text import guess_text_spec, is_text
+from models.sources.databases.origin import is_database, query_origin
 from models.sources.packed import split_part
 from models.sources.read import read_source
 from models.sources.sample import TableSample, sample_of, whole
 from models.sources.schemes import scheme_of
-from models.sources.source import Source
+from models.sources.source import Named, Source
 from models.training.families import search_space
 from models.training.spec_check import check_spec
 from tasks.host.workspace import CLONE, Project, Workspace
@@ -54,7 +55,7 @@ class Origin:
         code: The file of own code, which is copied into the project.
     """
 
-    source: str
+    source: Named
     path: Path | None
     sample: TableSample | None
     is_here: bool = False
@@ -80,17 +81,24 @@ class Origin:
         return None if column is None else (column, folder)
 
 
-def origin_of(workspace: Workspace, data: str) -> Origin:
+def origin_of(workspace: Workspace, data: str, sql: str | None = None) -> Origin:
     """Read what `data.source` may name, as far as a first spec needs it; paths are relative to the current folder.
+
+    Of a database it is `ADDRESS#TABLE`, or the address and a query.
 
     What lies elsewhere is copied into the workspace's cache, where the first run finds it.
 
     Raises:
         DataError: It cannot be read.
-        UsageError: There is no such source.
+        UsageError: There is no such source; `UnnamedTableError` has the tables of a database.
         StoreError: It cannot be fetched.
         UserCodeError: Own code failed.
     """
+    if is_database(data):
+        origin = query_origin(data, sql, Path.cwd())
+        return Origin(origin.query, None, origin.sample)
+    if sql is not None:
+        raise UsageError(f"--sql: got a query and --from {data}, expected the address of a database: leave it out")
     is_path = scheme_of(data) is scheme_of("a")
     if is_path and not split_part(Path(data).expanduser()).file.exists() and WILDCARD.search(data):
         data, is_path = f"file://{Path(data).expanduser().absolute()}", False
@@ -108,7 +116,7 @@ def origin_of(workspace: Workspace, data: str) -> Origin:
     return Origin(str(path.resolve()) if is_path else data, path, sample, is_here=is_path)
 
 
-def draft(origin: Origin, name: str, target: str | None, source: str) -> tuple[str, dict[str, str]]:
+def draft(origin: Origin, name: str, target: str | None, source: Named) -> tuple[str, dict[str, str]]:
     """Return the text of a first spec, and the forms of the dates that a written source reads.
 
     Args:
@@ -124,14 +132,14 @@ def draft(origin: Origin, name: str, target: str | None, source: str) -> tuple[s
     if origin.sample is None:
         if target:
             raise UsageError(f"--target: {origin.path} is text, whose every character is predicted: leave it out")
-        return guess_text_spec(Path(str(origin.path)), name, source), {}
+        return guess_text_spec(Path(str(origin.path)), name, str(source)), {}
     table = origin.sample.table
     if (pictures := origin.pictures) is not None:
         column, folder = pictures
         target = target or next((name for name in table.column_names if name != column), column)
         if target not in table.column_names:
             raise UsageError(f"--target: {no_such_column(target, table.column_names)}")
-        return guess_picture_spec(table, column, folder, name, target, source), {}
+        return guess_picture_spec(table, column, folder, name, target, str(source)), {}
     formats = date_formats(table) if origin.is_here else {}
     return guess_spec(origin.sample, name, target, source, formats), formats
 
@@ -178,7 +186,7 @@ def make_project(
             shutil.copyfile(copy, temporary / copy.name)
         write_text(temporary / SPEC_FILE, text)
         if formats:
-            write_text(temporary / FILE, loader(source, formats))
+            write_text(temporary / FILE, loader(str(source), formats))
         write_text(temporary / "README.md", README.format(name=name, source=source, target=target_line))
         read_spec(temporary / SPEC_FILE, (), f"{folder / SPEC_FILE}")
         if net is not None:

@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 import pymysql
 import pytest
 
-from models.errors import DataError, StoreError
+from models.errors import DataError, StoreError, UsageError
 from models.files import Hashes
 from models.project_spec.data import SqlQuery
 from models.sources import query
 from models.sources.databases import database
+from models.sources.databases import tables as tables_of_databases
 from models.sources.databases.databases import opened
+from models.sources.databases.origin import UnnamedTableError, query_origin
 from models.sources.source import LastIngest, Source
 from tasks.tools.queries import copied
 from tests import mariadb as mariadb_server
@@ -206,6 +208,46 @@ def test_neither_user_nor_password_is_told(warehouse: str, monkeypatch: pytest.M
         with pytest.raises((DataError, StoreError), match=message) as caught:
             _rows("select 1 as x")
         assert "hu" not in str(caught.value).replace("authentication", "")
+
+
+@pytest.mark.postgres
+def test_a_new_project_sees_the_tables_of_postgres_that_its_user_may_read(
+    warehouse: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    with psycopg.connect(warehouse, autocommit=True) as connection:
+        connection.execute(
+            'create role reader login; create schema "s ""x"""; create table "s ""x"""."Big T" as '
+            "select generate_series(1, 100) as id; create table hidden (id int); analyze orders; "
+            'grant usage on schema "s ""x""" to reader; grant select on "s ""x"""."Big T", orders to reader'
+        )
+    monkeypatch.setenv("READER_URL", warehouse.replace("loopline@", "reader@"))
+    with pytest.raises(UnnamedTableError) as caught:
+        query_origin("${READER_URL}", None, tmp_path)
+    tables = [(table.text, table.size) for table in caught.value.tables]
+    assert tables == [("orders", "100,000 rows, 3 columns"), ('s "x".Big T', "100 rows, 1 column")]
+    assert query_origin('${READER_URL}#s "x".Big T', None, tmp_path).sample.num_rows == 100
+    with pytest.raises(UsageError, match=r"got the table 'hidden', expected one that its user may read"):
+        query_origin("${READER_URL}#hidden", None, tmp_path)
+    with pytest.raises(DataError, match="its user may not read that: grant select to it"):
+        query_origin("${READER_URL}", "select * from hidden", tmp_path)
+    monkeypatch.setattr(tables_of_databases, "CELLS", 30_000)
+    sample = query_origin("${READER_URL}#public.orders", None, tmp_path).sample
+    ids = sample.table.column("id").to_pylist()
+    assert (sample.num_rows, sample.num_first, len(ids)) == (100_000, 2_500, len(set(ids)))
+    assert len(ids) > 5_000
+
+
+@pytest.mark.wide
+def test_a_new_project_sees_the_tables_of_mariadb(shop: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    with pytest.raises(UnnamedTableError) as caught:
+        query_origin(AT, None, tmp_path)
+    assert [table.text for table in caught.value.tables] == ["exact", "orders"]
+    monkeypatch.setattr(tables_of_databases, "CELLS", 30_000)
+    query_of_orders, sample = query_origin(f"{AT}#orders", None, tmp_path)
+    ids = sample.table.column("id").to_pylist()
+    assert query_of_orders.sql == "select * from `orders`"
+    assert (sample.num_rows, len(ids)) == (100_000, len(set(ids)))
+    assert len(ids) > 5_000
 
 
 @pytest.mark.wide

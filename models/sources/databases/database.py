@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Generator
 from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, NamedTuple, Protocol
@@ -26,7 +26,7 @@ class OpenDatabase(Protocol):
         """Return the columns of a query with the types that `batches` gives them."""
         ...
 
-    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def batches(self, sql: str, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         """Yield the rows of a query as they come, in plain types."""
         ...
 
@@ -43,6 +43,9 @@ class Database(NamedTuple):
         connect: Opens an address, relative to a folder.
         quote: Writes the name of a column.
         digest: Writes what a server computes of all rows of `{sql}` with some columns; empty where the file tells.
+        tables: The query of the tables and views that its user may read: `folder` (the schema), `name`, `is_default`
+            (found without its schema), `is_view`, `num_rows` and `num_columns`, null where its catalogue does not tell.
+        random: Writes a number drawn for each row, from 0 to 1.
         file: Returns the file of an address; None of a server.
     """
 
@@ -50,6 +53,8 @@ class Database(NamedTuple):
     connect: Callable[[str, Path], AbstractContextManager[OpenDatabase]]
     quote: Callable[[str], str]
     digest: Callable[[list[str]], str]
+    tables: str
+    random: str
     file: Callable[[str, Path], Path | None] = lambda url, base: None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -53,14 +53,16 @@ class DuckSession:
         schema = rows.limit(0).to_arrow_table().schema
         return pa.schema([pa.field(field.name, _plain_type(field.type)) for field in schema])
 
-    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def batches(self, sql: str, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         """Yield the rows of a query as they come."""
-        for batch in self._rows(sql).to_arrow_reader(BATCH_ROWS):
-            yield plain(batch, schema)
+        with self._rows(sql).to_arrow_reader(BATCH_ROWS) as reader:
+            for batch in reader:
+                yield plain(batch, schema)
 
     def row(self, sql: str) -> tuple[Any, ...]:
         """Return the one row of a query."""
-        return tuple(self._connection.execute(sql).fetchone())
+        (row,) = self._connection.execute(sql).fetchall()  # an unfinished result would bar the next query
+        return tuple(row)
 
     def _rows(self, sql: str) -> Any:
         return self._connection.sql(f"select * from ({sql}\n) as q")
@@ -84,10 +86,18 @@ def connect(url: str, base: Path) -> Iterator[DuckSession]:
         yield DuckSession(connection)
 
 
+_TABLES = """
+select schema_name as folder, name, schema_name = current_schema() as is_default, is_view, num_rows, num_columns
+from (select schema_name, table_name as name, false as is_view, estimated_size as num_rows, column_count as num_columns
+    from duckdb_tables() where database_name = current_database() and not internal
+    union all select schema_name, view_name, true, null, column_count
+    from duckdb_views() where database_name = current_database() and not internal)"""
 DUCKDB = Database(
     library="duckdb",
     connect=connect,
     quote=double_quoted,
     digest=lambda names: "",
+    tables=_TABLES,
+    random="random()",
     file=file_of,
 )

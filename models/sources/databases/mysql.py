@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl, unquote, urlsplit
@@ -88,7 +88,7 @@ class MysqlSession:
             binary = {name for name, is_binary in zip(strings, sets, strict=False) if is_binary}
         return pa.schema([_field(column, column.name in unsigned, column.name in binary) for column in columns])
 
-    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def batches(self, sql: str, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         """Yield the rows of a query as they come."""
         cells = ", ".join(map(_cell, schema))
         self._limit(database.READ_S)
@@ -229,9 +229,18 @@ def digest(names: list[str]) -> str:
     return f"select count(*), cast(coalesce(sum({number}), 0) as char) from ({{sql}}\n) as q"
 
 
+_TABLES = """
+select t.table_schema as folder, t.table_name as name, t.table_schema <=> database() as is_default,
+    t.table_type <> 'BASE TABLE' as is_view, t.table_rows as num_rows,
+    (select count(*) from information_schema.columns c
+        where c.table_schema = t.table_schema and c.table_name = t.table_name) as num_columns
+from information_schema.tables t
+where t.table_schema not in ('information_schema', 'mysql', 'performance_schema', 'sys')"""
 MYSQL = Database(
     library="pymysql",
     connect=connect,
     quote=quoted,
     digest=digest,
+    tables=_TABLES,
+    random="rand()",
 )

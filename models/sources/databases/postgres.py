@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -37,7 +37,7 @@ class PostgresSession:
         refuse_shared_names(declared.names, "the query")
         return pa.schema([self._field(field, sql) for field in declared])
 
-    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def batches(self, sql: str, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         """Yield the rows of a query as they come."""
         declared = self._cursor.adbc_execute_schema(sql)
         columns = ", ".join(
@@ -119,9 +119,20 @@ def _type_of(field: pa.Field) -> str:
     return str((field.metadata or {}).get(_TYPE, b"").decode())
 
 
+_TABLES = """
+select n.nspname::text as folder, c.relname::text as name, pg_table_is_visible(c.oid) as is_default,
+    c.relkind = 'v' as is_view,
+    case when c.relkind <> 'v' and c.reltuples >= 0 then c.reltuples::bigint end as num_rows,
+    (select count(*) from pg_attribute a
+        where a.attrelid = c.oid and a.attnum > 0 and not a.attisdropped) as num_columns
+from pg_class c join pg_namespace n on n.oid = c.relnamespace
+where c.relkind in ('r', 'p', 'v', 'm', 'f') and not c.relispartition and n.nspname <> 'information_schema'
+    and n.nspname !~ '^pg_' and has_schema_privilege(n.oid, 'usage') and has_table_privilege(c.oid, 'select')"""
 POSTGRES = Database(
     library="adbc_driver_postgresql",
     connect=connect,
     quote=double_quoted,
     digest=digest,
+    tables=_TABLES,
+    random="random()",
 )

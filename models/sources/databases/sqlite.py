@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from pathlib import Path
 from typing import Any
 from urllib.parse import quote
@@ -34,7 +34,7 @@ class SqliteSession:
             schema: pa.Schema = cursor.fetch_record_batch().schema
             return schema
 
-    def batches(self, sql: str, schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    def batches(self, sql: str, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         """Yield the rows of a query as they come."""
         with self._run(_wrapped(sql)) as cursor:
             try:
@@ -80,10 +80,16 @@ def connect(url: str, base: Path) -> Iterator[SqliteSession]:
         yield SqliteSession(connection)
 
 
+_TABLES = r"""
+select '' as folder, name, 1 as is_default, type = 'view' as is_view, null as num_rows,
+    case type when 'table' then (select count(*) from pragma_table_info(m.name)) end as num_columns
+from sqlite_master m where type in ('table', 'view') and name not like 'sqlite\_%' escape '\'"""
 SQLITE = Database(
     library="adbc_driver_sqlite",
     connect=connect,
     quote=double_quoted,
     digest=lambda names: "",
+    tables=_TABLES,
+    random="(random() / 18446744073709551616.0 + 0.5)",
     file=file_of,
 )
