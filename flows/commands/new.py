@@ -43,8 +43,6 @@ def command(
 
     Example: loopline new churn --from customers.csv --target left
 
-    Example: loopline new returns --from '${WAREHOUSE_URL}#shop.orders' --target returned
-
     Example: loopline new digits --example pictures
     """
     if (data is None) == (example is None) or (example and (target or net or sql)):

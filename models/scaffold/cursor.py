@@ -34,6 +34,9 @@ class Cursor(NamedTuple):
     is_change: bool = False
 
 
+NO_CURSOR = Cursor(None, "the source is no query")
+
+
 def cursor_of(table: pa.Table, id_column: str | None) -> Cursor:
     """Return the cursor of a query: a time of changes, else a time of arrivals, else an id that grows.
 
@@ -73,8 +76,8 @@ def query_lines(query: SqlQuery, cursor: Cursor) -> Iterator[str]:
     yield f"    cursor: {yaml_text(cursor.column)}"
 
 
-def _arrives(what: str) -> str:
-    return f"moves with each new row. Remove it if rows change in place: that moves no {what}"
+def _arrives(name: str) -> str:
+    return f"moves with each new row. Remove it if rows change in place: that moves no {name}"
 
 
 def _is_time(table: pa.Table, name: str) -> bool:

@@ -20,7 +20,7 @@ from models.kinds.task import PerTask, Task
 from models.project_spec.blocks import Data
 from models.project_spec.data import SqlQuery
 from models.scaffold.columns import input_lines, num_values, plain_id
-from models.scaffold.cursor import WHEN_CHANGED, Cursor, cursor_of, query_lines
+from models.scaffold.cursor import NO_CURSOR, WHEN_CHANGED, Cursor, cursor_of, query_lines
 from models.scaffold.dates import FILE, SOURCE, formats_of, with_dates
 from models.scaffold.expectations import expectation_lines, yaml_text, yaml_value
 from models.scaffold.roles import BEHAVES, NAMED, Panel, id_reason, is_date, panel_of, times_of_rows
@@ -83,31 +83,37 @@ def guess_spec(
     shape = guess.series(table.slice(0, sample.num_first), target) if is_forecast else None
     drop, inputs = _inputs(table, roles, kinds, forms)
     id_column = None if shape else plain_id(table, [name for name, reason in drop.items() if reason == NAMED])
-    cursor = cursor_of(table.drop_columns(targets), id_column) if isinstance(source, SqlQuery) else None
-    rows = table
-    if cursor and cursor.is_change:
-        rows, inputs, kinds = _without_changes(table, str(cursor.column), drop, inputs, kinds)
+    cursor = cursor_of(table.drop_columns(targets), id_column) if isinstance(source, SqlQuery) else NO_CURSOR
+    rows, inputs, kinds = _without_changes(table, cursor, drop, inputs, kinds)
     panel = None if shape or group else panel_of(rows, targets)
     time = None if shape or group else _split_time(rows, inputs, panel)
-    dates = [time] if time and is_date(table, time) else []
     if not inputs and not shape:
         raise UsageError(_no_inputs(str(source), target, drop))
-    named_kinds = {} if shape else {**kinds, **dict.fromkeys(dates, "datetime")}
     lines = [
-        f"# {_size(sample)}, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
-        *(f"# {FILE} reads {yaml_text(column)} as dates ({form})." for column, form in (formats or {}).items()),
+        *_first_lines(sample, formats or {}),
         *_doubt_lines(table, block, forms, drop),
         *_data_lines(name, block, cursor),
         *([] if shape else [*_id_lines(id_column), f"  task: {task}  # {guess.why(answered.select(targets))}"]),
         *([] if shape or group else _unlabelled_lines(table.num_rows - answered.num_rows, table.num_rows)),
         *(_series_lines(shape) if shape else _split_lines(time, guess.split, group, panel)),
-        *_feature_lines(table.select([] if shape else inputs), drop, named_kinds),
+        *_feature_lines(table.select([] if shape else inputs), drop, {} if shape else _with_time(kinds, table, time)),
         *expectation_lines(table, inputs, targets[0], sample.num_rows or table.num_rows),
         "",
         *guess.goal_lines(answered.column(targets[0])),
         *([] if shape else _slice_lines(table, inputs)),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
+
+
+def _first_lines(sample: TableSample, formats: Formats) -> Iterator[str]:
+    yield f"# {_size(sample)}, {sample.table.num_columns} columns. Everything here is a guess: read it, then change it."
+    for column, form in formats.items():
+        yield f"# {FILE} reads {yaml_text(column)} as dates ({form})."
+
+
+def _with_time(kinds: dict[str, str], table: pa.Table, time: str | None) -> dict[str, str]:
+    """Return the kinds that a spec names, the column of times that splits the rows among them."""
+    return {**kinds, time: "datetime"} if time and is_date(table, time) else kinds
 
 
 def _size(sample: TableSample) -> str:
@@ -130,12 +136,15 @@ def _inputs(
 
 
 def _without_changes(
-    table: pa.Table, changed: str, drop: dict[str, str], inputs: Sequence[str], kinds: Mapping[str, str]
+    table: pa.Table, cursor: Cursor, drop: dict[str, str], inputs: list[str], kinds: dict[str, str]
 ) -> tuple[pa.Table, list[str], dict[str, str]]:
-    """Drop the time of changes; return the table, the inputs and the kinds without it."""
+    """Drop the time of changes if it is the cursor; return the table, the inputs and the kinds without it."""
+    if not cursor.is_change:
+        return table, inputs, kinds
+    changed = str(cursor.column)
     drop[changed] = WHEN_CHANGED
-    others = [name for name in inputs if name != changed]
-    return table.drop_columns([changed]), others, {name: kind for name, kind in kinds.items() if name != changed}
+    inputs = [name for name in inputs if name != changed]
+    return table.drop_columns([changed]), inputs, {name: kind for name, kind in kinds.items() if name != changed}
 
 
 def _refuse_constants(targets: pa.Table) -> None:
@@ -333,12 +342,12 @@ def _series_lines(shape: SeriesShape) -> Iterator[str]:
     yield f"  split: {{by: time, column: {yaml_text(shape.time)}}}"
 
 
-def _data_lines(name: str, data: Data, cursor: Cursor | None) -> Iterator[str]:
+def _data_lines(name: str, data: Data, cursor: Cursor) -> Iterator[str]:
     target = data.targets if len(data.targets) > 1 else data.targets[0]
     yield f"name: {name}"
     yield ""
     yield "data:"
-    if cursor and isinstance(data.source, SqlQuery):
+    if isinstance(data.source, SqlQuery):
         yield from query_lines(data.source, cursor)
     else:
         yield f"  source: {yaml_text(str(data.source))}"

@@ -62,57 +62,60 @@ def query_origin(text: str, sql: str | None, base: Path) -> QueryOrigin:
     address, _, table = text.partition("#")
     if sql is not None and table:
         raise UsageError(f"--sql: got a query and the table {table!r}: leave one of them out")
-    at = _at(address, base)
-    with opened(at, base, at) as (database, session):
-        query = _query(sql or _named(at, table, database, session).select(database), at)
+    address = _spec_address(address, base)
+    with opened(address, base, address) as (database, session):
+        query = _query(sql or _named(address, table, database, session).select(database), address)
         sample = sample_of_query(database, session, query.sql)
     if not sample.table.num_rows:
         raise UsageError(f"--from: {query.summary}: there are no rows, expected at least ten: wait for some")
     return QueryOrigin(query, sample)
 
 
-def _named(at: str, table: str, database: Database, session: OpenDatabase) -> DatabaseTable:
+def _named(address: str, table: str, database: Database, session: OpenDatabase) -> DatabaseTable:
     tables = tables_of(database, session)
     if not tables:
         raise UsageError(
-            f"--from: {at} has no table that its user may read: correct the address, or grant it the right to select"
+            f"--from: {address} has no table that its user may read: correct the address, or grant it select"
         )
     if table:
         return table_named(table, tables)
     if len(tables) == 1:
         return tables[0]
+    example = f"--from '{address}#{tables[0].text}'"
     raise UnnamedTableError(
-        f"--from: {at} has {len(tables)} tables: name one, as in --from '{at}#{tables[0].text}', or give --sql",
+        f"--from: {address} has {len(tables)} tables: name one, as in {example}, or give --sql",
         counted(tables, database, session),
     )
 
 
-def _at(address: str, base: Path) -> str:
+def _spec_address(address: str, base: Path) -> str:
     """Return the value of `data.source.at`: a file is named by its whole path, since a spec lies elsewhere.
 
     Raises:
         UsageError: It holds a password, or a variable of it names a file by a relative path.
     """
-    at = _query("select 1", address).at
-    url = expanded(at)
-    database = database_of(url, at)
+    _query("select 1", address)
+    url = expanded(address)
+    database = database_of(url, address)
     file = database.file(url, base)
     if file is None or file == database.file(url, base / "elsewhere"):
-        return at
+        return address
     scheme = url.partition("://")[0]
-    if "${" in at:
-        raise UsageError(f"--from: {at} names a file by a relative path: write the whole one, as {scheme}:///{file}")
+    if "${" in address:
+        raise UsageError(
+            f"--from: {address} names a file by a relative path: write the whole one, as {scheme}:///{file}"
+        )
     return f"{scheme}:///{file.absolute()}"
 
 
-def _query(sql: str, at: str) -> SqlQuery:
+def _query(sql: str, address: str) -> SqlQuery:
     """Return a query as a spec holds it.
 
     Raises:
         UsageError: As the spec refuses it; a password is not told.
     """
     try:
-        return SqlQuery(sql=sql, at=at)
+        return SqlQuery(sql=sql, at=address)
     except ValidationError as error:
         first = error.errors(include_input=False, include_url=False, include_context=False)[0]
         option = "--sql" if first["loc"] == ("sql",) else "--from"

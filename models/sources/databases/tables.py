@@ -48,7 +48,7 @@ class DatabaseTable(NamedTuple):
     def size(self) -> str:
         """Its rows and columns in words."""
         kind = ["view"] if self.is_view else []
-        rows = [] if self.num_rows is None else [f"{_more(self.num_rows)} row{'s' * (self.num_rows != 1)}"]
+        rows = [] if self.num_rows is None else [f"{_rounded(self.num_rows)} row{'s' * (self.num_rows != 1)}"]
         columns = [] if self.num_columns is None else [f"{self.num_columns} column{'s' * (self.num_columns != 1)}"]
         return ", ".join([*kind, *rows, *columns])
 
@@ -107,16 +107,16 @@ def sample_of_query(database: Database, session: OpenDatabase, sql: str) -> Tabl
     Cost: of many rows the server scans them twice: it counts them, and draws some.
     """
     schema = session.schema(sql)
-    most = max(1, CELLS // len(schema))
+    num_sampled = max(1, CELLS // len(schema))
     rows = f"from ({sql}\n) as q"
-    head = _rows(session, f"select * {rows} limit {most + 1}", schema)
-    if head.num_rows <= most and head.nbytes < SAMPLE_BYTES:
+    head = _rows(session, f"select * {rows} limit {num_sampled + 1}", schema)
+    if head.num_rows <= num_sampled and head.nbytes < SAMPLE_BYTES:
         return whole(head)
     num_rows = int(session.row(f"select count(*) {rows}")[0])
-    most = min(most, head.num_rows)
-    head = head.slice(0, most // 4)
-    share = min(1.0, 0.75 * most / num_rows)
-    drawn = _rows(session, f"select * {rows} where {database.random} < {share:.12f} limit {most}", schema)
+    num_sampled = min(num_sampled, head.num_rows)
+    head = head.slice(0, num_sampled // 4)
+    share = min(1.0, 0.75 * num_sampled / num_rows)
+    drawn = _rows(session, f"select * {rows} where {database.random} < {share:.12f} limit {num_sampled}", schema)
     drawn = drawn.filter(pc.invert(pc.is_in(_texts(drawn), value_set=_texts(head))))
     return TableSample(pa.concat_tables([head, drawn]), num_rows, head.num_rows)
 
@@ -155,5 +155,5 @@ def _few(names: Sequence[str]) -> str:
     return ", ".join(names[:10]) + (f" and {len(names) - 10} more" if len(names) > 10 else "")
 
 
-def _more(num_rows: int) -> str:
+def _rounded(num_rows: int) -> str:
     return f"over {MOST_COUNTED:,}" if num_rows == MOST_COUNTED + 1 else f"{num_rows:,}"
