@@ -37,6 +37,7 @@ class _Trouble(NamedTuple):
     is_away: bool = False
 
 
+_NOT_WELL_FORMED = "the address is not well formed: write special characters of user and password as %XX"
 _TROUBLES = (
     _Trouble(
         r"authentication failed|no password supplied|Access denied|role .* does not exist",
@@ -86,7 +87,7 @@ _TROUBLES = (
     _Trouble(r"permission denied|command denied", "its user may not read that: grant select to it"),
     _Trouble(
         r"unexpected spaces|invalid (port|percent|URI)|could not parse",
-        "the address is not well formed: write special characters of user and password as %XX",
+        _NOT_WELL_FORMED,
     ),
     _Trouble(
         r"operations are disabled", "a query reads its own database alone: load the file into it, or name the file"
@@ -134,6 +135,8 @@ def opened(address: str, base: Path, text: str) -> Iterator[tuple[Database, Open
     """
     url = expanded(address)
     database = database_of(url, text)
+    if database.file(url, base) is None and _is_cut(url):
+        raise DataError(f"data.source: {text}: {_NOT_WELL_FORMED}")
     try:
         with database.connect(url, base) as session:
             yield database, session
@@ -143,6 +146,13 @@ def opened(address: str, base: Path, text: str) -> Iterator[tuple[Database, Open
         raise
     except Exception as error:  # noqa: BLE001 - the drivers share no class of errors
         raise _explained(error, address, text) from None  # a library's message may hold the password
+
+
+def _is_cut(url: str) -> bool:
+    """Return whether a sign such as `/` ends the password of an address early: a driver would tell a part of it."""
+    place, rest = re.match(r"[^:]*://([^/?#]*)(.*)", url, re.DOTALL).groups()  # type: ignore[union-attr]
+    is_behind = "@" in rest if "@" not in place and ":" in place else "@" in rest.partition("?")[0]
+    return place.count("@") > 1 or is_behind
 
 
 def hidden(message: str, address: str) -> str:

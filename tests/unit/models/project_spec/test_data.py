@@ -92,6 +92,8 @@ def _query(**keys: str) -> SqlQuery:
         ({"at": "postgresql://host/shop?password=hush"}, "holds a password"),
         ({"at": "postgresql://ada:hu/sh@host/shop"}, "holds a password"),
         ({"at": "mysql://ada@host/shop?PASSWD=hush"}, "holds a password"),
+        ({"at": "postgresql://host/shop?%70assword=hush"}, "holds a password"),
+        ({"at": "postgresql://host/shop?a=b&p%41ss%77ord=hush"}, "holds a password"),
         ({"at": "shop"}, "expected .* or an address such as postgresql:"),
         ({"sql": "-- all of them\ndelete from orders"}, "begins with delete, expected one query"),
     ],

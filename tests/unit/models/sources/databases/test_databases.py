@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from models.errors import StoreError, UsageError
+from models.errors import DataError, StoreError, UsageError
 from models.sources.databases import databases
 from models.sources.databases.databases import DATABASES, hidden, opened
 
@@ -38,6 +38,27 @@ def test_a_server_that_is_away_is_told(monkeypatch: pytest.MonkeyPatch, address:
     with pytest.raises(StoreError, match=cure) as caught, opened("${URL}", Path(), "query"):
         pass
     assert "hush" not in str(caught.value)
+
+
+@pytest.mark.parametrize(
+    "login", ["ada:hu/sh", "ada:12/sh", "ada:hu?sh", "ada:hu#sh", "ada:h@sh", "ada:h@hu/sh", "ada:hu/s?h"]
+)
+def test_a_password_with_a_sign_that_ends_it_early_reaches_no_driver(
+    monkeypatch: pytest.MonkeyPatch, login: str
+) -> None:
+    """Libpq would tell the rest of it as a host or port."""
+    monkeypatch.setenv("URL", f"postgresql://{login}@127.0.0.1:1/db")
+    message = "the address is not well formed: write special"
+    with pytest.raises(DataError, match=message) as caught, opened("${URL}", Path(), "query"):
+        pass
+    assert str(caught.value).endswith("write special characters of user and password as %XX")
+
+
+@pytest.mark.parametrize("rest", ["ada@127.0.0.1:1/db?options=a@b", "127.0.0.1:1/db", "ada:h%40sh@127.0.0.1:1/db"])
+def test_an_address_without_such_a_sign_is_tried(monkeypatch: pytest.MonkeyPatch, rest: str) -> None:
+    monkeypatch.setenv("URL", f"postgresql://{rest}")
+    with pytest.raises(StoreError, match="nothing answers there"), opened("${URL}", Path(), "query"):
+        pass
 
 
 def test_an_unset_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
