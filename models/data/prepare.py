@@ -52,6 +52,7 @@ from models.project_spec.reserved_columns import (
 from models.project_spec.window import Window
 from models.scratch import ROW_GROUP
 from models.sources.mapped import mapped_table
+from models.sources.read import parquet_options
 
 
 def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
@@ -82,7 +83,7 @@ def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
 
 def write_rows(rows: pa.Table, preparation: Preparation, folder: Path) -> None:
     """Write prepared rows and their preparation into a folder."""
-    pq.write_table(rows, folder / ROWS_FILE, compression="zstd", row_group_size=ROW_GROUP)
+    pq.write_table(rows, folder / ROWS_FILE, **parquet_options(rows), row_group_size=ROW_GROUP)
     preparation.save(folder)
 
 

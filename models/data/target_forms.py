@@ -350,7 +350,9 @@ def _texts_learn_classes(columns: Sequence[pa.Array | pa.ChunkedArray], target: 
 
 
 def _texts_learn_number(columns: Sequence[pa.Array | pa.ChunkedArray], target: TargetEncoding) -> np.ndarray:
-    return _texts_learn_several(columns, target) if target.outputs else target.encode(columns[0].to_numpy())
+    if target.outputs:
+        return _texts_learn_several(columns, target)
+    return scratch.computed(target.encode, scratch.numbers(columns[0]))
 
 
 def _texts_learn_several(columns: Sequence[pa.Array | pa.ChunkedArray], target: TargetEncoding) -> np.ndarray:

@@ -8,6 +8,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from models import scratch
 from models.data.clean import made_features, unanswered, usable_rows
 from models.data.preparation import Preparation
 from models.data.split import TRAIN, assign, times
@@ -36,7 +37,7 @@ def write_unlabelled(raw: Path, data: Data, base: Path, preparation: Preparation
     table = mapped_table(raw)
     if data.features.make:
         table = made_features(table, data.features.make, base)
-    rows = table.filter(pa.array(unanswered(table, data) & _seen_in_training(table, data)))
+    rows = scratch.chosen_rows(table, unanswered(table, data) & _seen_in_training(table, data))
     if rows.num_rows:
         inputs = prepared_columns(rows, preparation.inputs, preparation.files)
         pq.write_table(pa.table(inputs), folder / UNLABELLED_FILE, compression="zstd")

@@ -34,6 +34,8 @@ from models.sources.text_files import is_text_file, read_text
 from models.sources.whole_numbers import with_unsigned, with_whole_ids
 
 GROUP_BYTES = 256 << 20
+_REPEATS = 4
+"""Rows for each different value from which on a dictionary pays."""
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """The errors of pyarrow on a Parquet file that is damaged, or is none."""
 _WHOLE_OR_COMMA = r"^\s*[-+]?[0-9]+(,[0-9]+)?\s*$"
@@ -89,7 +91,25 @@ def write_table(table: pa.Table, path: Path) -> None:
         # Small row groups: reading 94 MB of flights needs 195 MB more at its peak, with one group 220 MB.
         # Of pictures fewer: a group is in memory as a whole.
         rows = min(ROW_GROUP, max(1, GROUP_BYTES * table.num_rows // max(1, table.nbytes)))
-        pq.write_table(table, temporary, compression="zstd", row_group_size=rows)
+        pq.write_table(table, temporary, **parquet_options(table), row_group_size=rows)
+
+
+def parquet_options(table: pa.Table) -> dict[str, Any]:
+    """Return the options of a Parquet file: compressed, with dictionaries of columns whose values repeat in its groups.
+
+    A dictionary of other values, such as measurements, is a copy of them: a quarter of the file, and half the time.
+    """
+    first = table.slice(0, ROW_GROUP)
+    return {"compression": "zstd", "use_dictionary": [name for name in first.column_names if _repeats(first[name])]}
+
+
+def _repeats(column: pa.ChunkedArray) -> bool:
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return True
+    if not (pa.types.is_primitive(kind) or pa.types.is_decimal(kind) or pa.types.is_string(kind)):
+        return False
+    return bool(pc.count_distinct(column).as_py() * _REPEATS <= len(column))
 
 
 def read_table(path: Path, columns: list[str] | None = None) -> pa.Table:
