@@ -11,7 +11,7 @@ from models.report.style import INK, MUTED, PALETTE, SEQUENTIAL, draw, shorten
 from models.training.search_space import NET, Trial
 
 
-class Fit(NamedTuple):
+class TrainingCourse(NamedTuple):
     """The course of a training.
 
     Attributes:
@@ -23,7 +23,7 @@ class Fit(NamedTuple):
     best_epoch: int | None = None
 
 
-def learning_curves(fits: Sequence[Fit], metric: str) -> bytes:
+def learning_curves(fits: Sequence[TrainingCourse], metric: str) -> bytes:
     """Draw loss and the goal's metric after each epoch; the best epoch is marked.
 
     Args:
@@ -189,7 +189,7 @@ def importance_bars(importance: Mapping[str, float]) -> bytes:
 _HALO = {"facecolor": "white", "alpha": 0.8, "edgecolor": "none", "pad": 0.8}
 
 
-def _line(axes: Any, fit: Fit, key: str, label: str, colour: str, dash: str) -> None:
+def _line(axes: Any, fit: TrainingCourse, key: str, label: str, colour: str, dash: str) -> None:
     points = [(place + 1, epoch[key]) for place, epoch in enumerate(fit.epochs) if key in epoch]
     if points:
         marker = "o" if len(points) < 25 else None

@@ -21,7 +21,7 @@ from models.project_spec.blocks import Spec
 from models.project_spec.frequency import ROWS
 from models.project_spec.references import short_name
 from models.report.inputs import input_rows
-from models.report.training_figures import Fit, learning_curves
+from models.report.training_figures import TrainingCourse, learning_curves
 from models.training.costs.summary import Costs, of_results
 from models.training.families import chosen_net
 from models.training.job import LONGER, REFIT
@@ -208,9 +208,9 @@ def _figures(inputs: Inputs) -> list[Any]:
         for chapter, title, caption in [CAPTIONS[path.stem]]
     ]
     metric = inputs["judge"].result["metric"]
-    trainings: dict[str, list[Fit]] = {}
+    trainings: dict[str, list[TrainingCourse]] = {}
     for name, model in (trained.get("members") or {"": trained}).items():
-        fit = Fit(model["epochs"], model["best_epoch"])
+        fit = TrainingCourse(model["epochs"], model["best_epoch"])
         trainings.setdefault(name.partition("-fold-")[0], []).append(fit)
     curves = [
         Figure(

@@ -19,7 +19,16 @@ import pandas as pd
 
 from tests.bench import quality_picture_peers as pictures
 from tests.bench.quality_case import Case
-from tests.bench.quality_sides import Sides, categorical, encoder, from_the_end, numbered, probabilities, standard
+from tests.bench.quality_sides import (
+    Sides,
+    categorical,
+    encoder,
+    from_the_end,
+    numbered,
+    probabilities,
+    standard,
+    words,
+)
 
 Fit = Callable[[Case, Sides], Any]
 ROUNDS, RATE, PATIENCE = 1000, 0.05, 50
@@ -91,7 +100,7 @@ def catboost(case: Case, sides: Sides) -> Any:
     is_frame = case.kind == "table" and not case.text
     categories = [name for name in parts[0] if parts[0][name].dtype == "category"] if is_frame else []
     if is_frame:
-        parts = [part.astype(dict.fromkeys(categories, str)) for part in parts]
+        parts = [part.assign(**{name: words(part[name].astype(object)) for name in categories}) for part in parts]
     settings = {"iterations": ROUNDS, "thread_count": 1, "verbose": False, "allow_writing_files": False,
                 "cat_features": categories or None, "early_stopping_rounds": PATIENCE, "random_seed": 0}  # fmt: skip
     if sides.is_number:

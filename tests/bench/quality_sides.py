@@ -84,7 +84,7 @@ def encoder(case: Case, frame: pd.DataFrame, vectors: Any) -> Any:
     from sklearn.pipeline import make_pipeline
     from sklearn.preprocessing import FunctionTransformer
 
-    texts = make_pipeline(FunctionTransformer(_words), vectors)
+    texts = make_pipeline(FunctionTransformer(words), vectors)
     beside = frame.drop(columns=[case.text])
     if beside.empty or not len(beside.columns):
         return make_column_transformer((texts, case.text))
@@ -108,5 +108,6 @@ def standard(frame: pd.DataFrame) -> Any:
     return make_pipeline(FunctionTransformer(plain), columns)
 
 
-def _words(column: pd.Series) -> pd.Series:
+def words(column: pd.Series) -> pd.Series:
+    """Return texts with empty ones for those that are missing."""
     return column.fillna("").astype(str)

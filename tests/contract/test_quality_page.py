@@ -3,10 +3,12 @@
 import hashlib
 from pathlib import Path
 
+import pandas as pd
 import pytest
 
 from tests.bench.quality_data import CASES
 from tests.bench.quality_peers import PEERS
+from tests.bench.quality_sides import Sides
 from tests.bench.quality_table import OURS, PAGE, Gain, Score, append, gain_over_best, page, scores
 
 ONCE = "b44da83fc954c9a85470c266dbc4e422ac13eb91035ca647873ff60292644032"
@@ -45,6 +47,15 @@ def test_each_kind_of_data_meets_its_peers() -> None:
     assert {"words and characters", "LightGBM", "AutoGluon"} <= peers["text"]
     assert {"forest on pixels", "HOG + SVM", "HOG + LightGBM"} <= peers["image"]
     assert {"last value", "seasonal naive", "ETS", "ARIMA"} <= peers["series"]
+
+
+def test_catboost_takes_categories_with_gaps() -> None:
+    rows = pd.DataFrame({"x": range(60), "name": ["a", None, "b"] * 20})
+    goal = pd.Series(["yes", "no", "no"] * 20)
+    names = ("train", "validation", "test")
+    sides = Sides(dict.fromkeys(names, rows), dict.fromkeys(names, goal), 0.0)
+    predicted = PEERS["CatBoost"].fit(next(case for case in CASES if case.kind == "table"), sides)
+    assert (predicted["yes"] > 0.5).tolist() == (goal == "yes").tolist()
 
 
 def test_losses_failures_and_classes_that_are_never_predicted_are_shown(tmp_path: Path) -> None:

@@ -15,19 +15,21 @@ def text_of(svg):
 
 def test_learning_curves_show_both_losses_and_the_metric():
     epochs = [{"train_loss": 1.0 / (n + 1), "val_loss": 1.2 / (n + 1), "val_mae": 3.0 - n} for n in range(3)]
-    words = text_of(training_figures.learning_curves([training_figures.Fit(epochs, 3)], "mae"))
+    words = text_of(training_figures.learning_curves([training_figures.TrainingCourse(epochs, 3)], "mae"))
     for label in ("training", "validation", "epoch", "loss", "mae", "kept"):
         assert label in words
 
 
 @pytest.mark.parametrize("epochs", [[], [{"train_loss": 0.5}], [{"val_mae": float("nan"), "train_loss": 1.0}] * 2])
 def test_learning_curves_of_almost_nothing(epochs):
-    assert "epoch" in text_of(training_figures.learning_curves([training_figures.Fit(epochs)], "mae"))
+    assert "epoch" in text_of(training_figures.learning_curves([training_figures.TrainingCourse(epochs)], "mae"))
 
 
 def test_the_folds_of_a_bag_share_one_figure():
     folds = [
-        training_figures.Fit([{"train_loss": 1.0 / (n + 1), "val_mae": fold + 3.0 - n} for n in range(3)], fold)
+        training_figures.TrainingCourse(
+            [{"train_loss": 1.0 / (n + 1), "val_mae": fold + 3.0 - n} for n in range(3)], fold
+        )
         for fold in range(5)
     ]
     svg = training_figures.learning_curves(folds, "mae")
