@@ -36,6 +36,7 @@ data.na_is_text: Two passes over each column of texts when a CSV is read.
 data.deduplicate: A pass over all columns at preparation.
 data.newest: Saves the training time of the rows left out.
 data.unlabelled: The rows without a target are prepared and stored too.
+data.show_rows: Nothing: the pages show less.
 data.image.height: Time and memory of a net grow with height x width x channels.
 data.image.resize: 2 CPU-ms for a JPEG of 640 x 480, 21 for one of 12 million pixels, when the source is read and for
   each that a server gets.

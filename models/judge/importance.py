@@ -14,10 +14,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from types import EllipsisType
 
 import numpy as np
-from pydantic import Field
 
 from models.data.preparation import Preparation
-from models.frozen_model import FrozenModel
+from models.judge.column_importance import ColumnImportance, Importances
 from models.kinds.data_kind import PerDataKind
 from models.metrics.metrics import Array
 
@@ -34,25 +33,6 @@ Place = tuple[str, EllipsisType | tuple[EllipsisType, int]]
 """The input of the graph that holds a column, and where in it."""
 Predict = Callable[[Iterable[Feed]], Array]
 """Returns the predictions for feeds, one after the other."""
-
-
-class ColumnImportance(FrozenModel):
-    """What a column is worth to a model."""
-
-    column: str = Field(description="Of the data.")
-    loss: float = Field(description="How much worse the metric is with the column shuffled; above 0 is worse.")
-    low: float = Field(description="Lower end of the 95 % interval over the shuffles.")
-    high: float = Field(description="Its upper end.")
-
-
-class Importances(FrozenModel):
-    """What the columns are worth to a model, the first most."""
-
-    columns: list[ColumnImportance]
-    num_columns: int = Field(description="Columns that the model takes, measured or not.")
-    num_rows: int = Field(description="Validation rows that were shuffled.")
-    num_shuffles: int = Field(description="Shuffles of each column.")
-    cpu_s: float = Field(description="What it cost, in CPU-seconds.")
 
 
 def columns_of(preparation: Preparation) -> dict[str, Place]:

@@ -95,7 +95,7 @@ STEPS = (
         after=("ingest",),
         external=("equal_rows",),
         reads=(
-            *("data", "-data.source", "-data.expectations", "judge.slices"),
+            *("data", "-data.source", "-data.expectations", "-data.show_rows", "judge.slices"),
             *("goal.metric", "goal.quantile", "goal.positive"),
         ),
         code=("tasks.steps.prepare", INPUT_ROWS),
@@ -156,7 +156,7 @@ STEPS = (
         results=("prepare", "export"),
         external=("champion",),
         reads=(
-            *("name", "data.split", "goal", "judge", "-judge.promotion"),
+            *("name", "data.split", "data.show_rows", "goal", "judge", "-judge.promotion"),
             *("serve.max_latency_ms", "train.seed", "train.class_weights"),
         ),
         code=("tasks.steps.judge", INPUT_ROWS),

@@ -183,6 +183,10 @@ class Data(SpecBlock):
     unlabelled: bool = Field(
         False, description="Keep rows without a target, for train.pretrain and train.pseudo_labels."
     )
+    show_rows: bool = Field(
+        True,
+        description="false, for personal data: pages show no rows, and no value that fewer than ten rows have.",
+    )
     image: Image | None = None
     window: Window | None = None
     text: Text | None = None

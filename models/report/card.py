@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from typing import Literal, NamedTuple
 
 from models.export.variants import VariantMeasurement
-from models.judge.importance import Importances
+from models.judge.column_importance import Importances
 from models.judge.verdict import Estimate, Verdict
 from models.metrics.closed_form import LEAST_ROWS
 from models.report.pages import render

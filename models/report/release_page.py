@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from models.judge.verdict import Estimate
 from models.report import pages
@@ -12,7 +12,9 @@ from models.report.facts import ProjectFacts
 from models.report.overview_page import FILTERS
 from models.serving.registry import ChampionMove
 from models.serving.releases import ReleasePlan
-from models.serving.shadow_comparison import ShadowComparison
+
+if TYPE_CHECKING:
+    from models.serving.shadow_comparison import ShadowComparison
 
 ROLE_COLOURS = {"stable": "green", "canary": "amber", "refused": "red", "returned": "red"}
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
-from models.judge.importance import Importances
+from models.judge.column_importance import Importances
 from models.judge.verdict import Estimate, Verdict
 from models.report.bar_chart import Bar
 from models.report.line_chart import Line

@@ -9,8 +9,9 @@ from typing import Any
 
 from markupsafe import Markup
 
-from models.judge.importance import Importances
+from models.judge.column_importance import Importances
 from models.judge.verdict import Difference
+from models.judge.worst_rows import WorstExamples
 from models.report import pages
 from models.report.bar_chart import bar_chart
 from models.report.facts import LastLoop
@@ -93,6 +94,23 @@ def render_against(
         params=differing_keys(*(json.loads(part.version.tags.get("loopline.params", "{}")) for part in (ours, theirs))),
         **values,
     )
+
+
+def render_worst(
+    project: str, version: RegisteredVersion, worst: WorstExamples | None, last: LastLoop, now: float, logout: str = ""
+) -> str:
+    """Return the page of the test rows on which a version is furthest off.
+
+    Args:
+        project: The project.
+        version: The version.
+        worst: As they were stored with it; None: they were not, or cannot be read.
+        last: The project's last loop, for a banner while it runs.
+        now: Unix time, seconds.
+        logout: The token of the form that ends the session.
+    """
+    columns = list(dict.fromkeys(name for example in worst.examples for name in example.values)) if worst else []
+    return _render("version_worst", project, last, now, logout, version=version, worst=worst, columns=columns)
 
 
 def _compared_directly(ours: RegisteredVersion, theirs: RegisteredVersion) -> tuple[str, Difference | None]:

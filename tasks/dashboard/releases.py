@@ -23,7 +23,6 @@ from tasks.dashboard.actions import Action, Confirmation, reason_of, text_of
 from tasks.dashboard.session import logout_token
 from tasks.host.workspace import Project, Workspace
 from tasks.operations.overview import overview
-from tasks.release.status import release_status
 from tasks.state.versions import versions_of
 
 LOOK_S = 3.0
@@ -158,6 +157,8 @@ async def _changes(request: Request, project: Project) -> AsyncIterator[str]:
 
 def _facts(project: Project, facts: ProjectFacts, choices: list[str], now: float) -> ReleaseFacts:
     """Return the release as plain data; a spec or a store that cannot be read is said on the page."""
+    from tasks.release.status import release_status  # numpy: only for this page
+
     others = [number for number in choices if not facts.champion or number != facts.champion.number]
     try:
         status = release_status(project, project.spec())

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from models.errors import StoreError
 from models.files import read_json
-from models.judge.importance import Importances
+from models.judge.column_importance import Importances
 from models.pipeline.records import StepRecord
 from models.report.version_contents import VersionContents
 from models.serving.registry import RegisteredVersion

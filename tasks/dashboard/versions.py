@@ -10,13 +10,14 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
+from models.judge.worst_rows import WORST_FILE, WorstExample, WorstExamples
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
-from models.report.version_page import VersionSummary, render_against, render_version, render_versions
+from models.report.version_page import VersionSummary, render_against, render_version, render_versions, render_worst
 from models.serving.registry import RegisteredVersion
 from tasks.dashboard import api
 from tasks.dashboard.session import logout_token
-from tasks.dashboard.version_files import contents_of, importances_of
+from tasks.dashboard.version_files import contents_of, file_of, importances_of
 from tasks.host.workspace import Workspace
 from tasks.mlflow import model_cache
 from tasks.mlflow.model_cache import stored_file
@@ -70,6 +71,20 @@ def version(request: Request) -> Response:
         ],
     )
     return HTMLResponse(render_version(project.name, facts, project.loop, seen.at, logout_token(request)))
+
+
+def worst(request: Request) -> Response:
+    """Return the page of the test rows on which a version is furthest off."""
+    workspace, seen = _seen(request)
+    project = seen.projects[0]
+    version = stored_version(workspace, project.name, request.path_params["version"]).registered
+    path = file_of(workspace, project.name, version, WORST_FILE)
+    examples = WorstExamples.model_validate_json(path.read_bytes()) if path else None
+    if examples and not api.project_of(request).spec().data.show_rows:  # it may say so only since
+        hidden = [WorstExample(loss=example.loss) for example in examples.examples]
+        examples = examples.model_copy(update={"shows_rows": False, "examples": hidden})
+    html = render_worst(project.name, version, examples, project.loop, seen.at, logout_token(request))
+    return HTMLResponse(html)
 
 
 def download(request: Request) -> Response:
@@ -127,5 +142,6 @@ def _links(workspace: Workspace, seen: Overview, version: RegisteredVersion) -> 
 ROUTES = [
     Route("/projects/{name}/versions", versions),
     Route("/projects/{name}/versions/{version}", version),
+    Route("/projects/{name}/versions/{version}/worst", worst),
     Route("/projects/{name}/versions/{version}/files/{file}", download),
 ]

@@ -12,7 +12,7 @@ from models.export.variants import VariantMeasurement
 from models.feedback.columns import FEEDBACK_WORDS
 from models.files import write_text
 from models.identity.equal_share import EqualRows
-from models.judge.importance import Importances
+from models.judge.column_importance import Importances
 from models.judge.next_steps import next_steps
 from models.judge.verdict import Verdict
 from models.kinds.data_kind import PerDataKind

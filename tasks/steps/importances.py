@@ -18,7 +18,8 @@ from tasks.loop.loop import Inputs
 if TYPE_CHECKING:
     from pathlib import Path
 
-    from models.judge.importance import Feed, Importances
+    from models.judge.column_importance import Importances
+    from models.judge.importance import Feed
 
 
 def importances(inputs: Inputs, spec: Spec, folder: Path) -> Importances | None:

@@ -77,6 +77,7 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
             else None,
         }
         papers = [_write_known_rows(inputs, folder), _write_predictions(inputs, folder, whole)]
+        papers.append(_write_worst(loop.spec, inputs, folder, whole))
         return StepResult([folder / VERDICT_FILE, *papers], result)
 
     record, was_done = loop.carry_out("judge", act)
@@ -164,6 +165,17 @@ def _write_predictions(inputs: Inputs, folder: Path, evidence: Evidence) -> Path
     stored = StoredPredictions(inputs["prepare"].digest, rows, evidence.target, evidence.challenger)
     stored.save(folder / PREDICTIONS_FILE)
     return folder / PREDICTIONS_FILE
+
+
+def _write_worst(spec: Spec, inputs: Inputs, folder: Path, evidence: Evidence) -> Path:
+    """Write the test rows on which the challenger is furthest off; they are stored with its version, for its page."""
+    from models.judge.worst_examples import worst_examples
+    from models.judge.worst_rows import WORST_FILE
+
+    prepared = inputs["prepare"].folder
+    worst = worst_examples(prepared, Preparation.load(prepared), evidence, shows_rows=spec.data.show_rows)
+    write_text(folder / WORST_FILE, worst.model_dump_json(exclude_defaults=True) + "\n")
+    return folder / WORST_FILE
 
 
 def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.ndarray | None]:

@@ -14,6 +14,7 @@ from models.data.preparation import KNOWN_ROWS_FILE
 from models.errors import StoreError
 from models.files import sha256, write_text
 from models.judge.stored_predictions import PREDICTIONS_FILE
+from models.judge.worst_rows import WORST_FILE
 from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
 from models.serving.registry import BEST, FILES, JUDGED_BEST, KEY, RIVAL, described
@@ -92,6 +93,7 @@ def _files(inputs: Inputs) -> dict[str, Path]:
         "verdict.json": inputs["judge"].file("verdict.json"),
         KNOWN_ROWS_FILE: inputs["judge"].file(KNOWN_ROWS_FILE),
         PREDICTIONS_FILE: inputs["judge"].file(PREDICTIONS_FILE),
+        WORST_FILE: inputs["judge"].file(WORST_FILE),
     }
     trained = inputs["train"]
     weights = {JOB_FILE: trained.file(MODEL_FILE).with_name(JOB_FILE)}

@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 import pytest
 
 from models.export.variants import VariantMeasurement
-from models.judge.importance import ColumnImportance, Importances
+from models.judge.column_importance import ColumnImportance, Importances
 from models.judge.verdict import Difference, Estimate, Gate, Parity, ServingCost, Slice, Verdict
 from models.project_spec.blocks import Judge
 from models.report.card import Card, Figure, Snippet, render_card, traffic_light
