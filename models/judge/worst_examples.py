@@ -54,35 +54,38 @@ def worst_examples(prepared: Path, preparation: Preparation, evidence: Evidence,
         return WorstExamples(loss=words, num_samples=len(losses), shows_rows=False, examples=examples)
     positions = np.sort(worst)
     contents = dict(zip(positions.tolist(), _CONTENTS[preparation.kind](prepared, preparation, positions), strict=True))
-    said = _SAID[evidence.task](evidence.target[worst], evidence.decided[worst], preparation)
+    outcomes = _OUTCOMES[evidence.task](evidence.target[worst], evidence.decided[worst], preparation)
     examples = [
         contents[int(place)].model_copy(update={"loss": float(losses[place]), "truth": truth, "predicted": predicted})
-        for place, (truth, predicted) in zip(worst, said, strict=True)
+        for place, (truth, predicted) in zip(worst, outcomes, strict=True)
     ]
     return WorstExamples(loss=words, num_samples=len(losses), examples=examples)
 
 
-class _Said(NamedTuple):
+class _Outcome(NamedTuple):
     truth: str
     predicted: str
 
 
-def _classes(target: Array, decided: Array, preparation: Preparation) -> list[_Said]:
+def _classes(target: Array, decided: Array, preparation: Preparation) -> list[_Outcome]:
     names = preparation.target.class_names
     predicted = (decided >= 0.5) if decided.ndim == 1 else decided.argmax(axis=1)
-    return [_Said(names[int(true)], names[int(taken)]) for true, taken in zip(target, predicted, strict=True)]
+    return [_Outcome(names[int(true)], names[int(taken)]) for true, taken in zip(target, predicted, strict=True)]
 
 
-def _labels(target: Array, decided: Array, preparation: Preparation) -> list[_Said]:
+def _labels(target: Array, decided: Array, preparation: Preparation) -> list[_Outcome]:
     names = np.array(preparation.target.names, object)
     return [
-        _Said(*(", ".join(names[flags >= 0.5]) or "none" for flags in row)) for row in zip(target, decided, strict=True)
+        _Outcome(*(", ".join(names[flags >= 0.5]) or "none" for flags in row))
+        for row in zip(target, decided, strict=True)
     ]
 
 
-def _numbers(target: Array, decided: Array, preparation: Preparation) -> list[_Said]:
+def _numbers(target: Array, decided: Array, preparation: Preparation) -> list[_Outcome]:
     outputs = preparation.target.outputs
-    return [_Said(_number(true, outputs), _number(value, outputs)) for true, value in zip(target, decided, strict=True)]
+    return [
+        _Outcome(_number(true, outputs), _number(value, outputs)) for true, value in zip(target, decided, strict=True)
+    ]
 
 
 def _number(value: Array, outputs: Sequence[OutputColumn]) -> str:
@@ -94,12 +97,12 @@ def _number(value: Array, outputs: Sequence[OutputColumn]) -> str:
     return ", ".join([*named[:MOST_OUTPUTS], *["…"] * (len(named) > MOST_OUTPUTS)])
 
 
-def _nothing(target: Array, decided: Array, preparation: Preparation) -> list[_Said]:
+def _nothing(target: Array, decided: Array, preparation: Preparation) -> list[_Outcome]:
     del decided, preparation
-    return [_Said("", "")] * len(target)
+    return [_Outcome("", "")] * len(target)
 
 
-_SAID: PerTask[Callable[[Array, Array, Preparation], list[_Said]]] = {
+_OUTCOMES: PerTask[Callable[[Array, Array, Preparation], list[_Outcome]]] = {
     "binary": _classes,
     "multiclass": _classes,
     "multilabel": _labels,

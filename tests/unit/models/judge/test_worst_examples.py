@@ -40,8 +40,8 @@ def test_the_worst_rows_of_a_table_come_with_their_numbers_and_short_values(tmp_
 
 def test_classes_are_named_and_the_loss_is_what_the_true_one_lacks(tmp_path: Path):
     worst = of_table(tmp_path, ["no", "yes"] * 200, lambda true: np.where(true == 1, 0.25, 0.5))
-    said = {(example.truth, example.predicted, example.loss) for example in worst.examples}
-    assert said == {("yes", "no", 0.75), ("no", "yes", 0.5)}
+    outcomes = {(example.truth, example.predicted, example.loss) for example in worst.examples}
+    assert outcomes == {("yes", "no", 0.75), ("no", "yes", 0.5)}
     assert worst.examples[0].truth == "yes"
 
 
