@@ -27,6 +27,8 @@ TARGET_PRESENT = 0.9
 MAX_DIVERGENCE = 0.1
 MAX_NULLS_MORE = 0.05
 LEAST_ROWS = 0.5
+QUERY = "unexpected_rows_expectation"
+"""The expectation that is a query in SQL."""
 _NUM_BINS = 10
 _MAX_VALUES = 50
 _TAIL = 0.0005
@@ -73,6 +75,12 @@ def row_checks(data: Data) -> list[ExpectationCheck]:
         for check in _of_spec(data, "raw")
         if check.severity == "reject" and check.expectation.startswith(prefixes)
     ]
+
+
+def query_checks(data: Data) -> list[ExpectationCheck]:
+    """Return the spec's rejecting checks of raw data that are queries in SQL."""
+    checks = _of_spec(data, "raw")
+    return [check for check in checks if check.severity == "reject" and check.expectation == QUERY]
 
 
 def prepared_checks(

@@ -24,7 +24,7 @@ from models.sources.row_batches import concatenated
 from models.sources.schemes import scheme_of
 from models.sources.source import Source
 from models.validation.alike_classes import alike_classes
-from models.validation.expectations import row_checks
+from models.validation.expectations import query_checks, row_checks
 from models.validation.mixed_columns import odd_cells
 from models.validation.rounded_numbers import rounded_numbers
 from tasks.loop.loop import Inputs, Loop, StepResult
@@ -115,14 +115,22 @@ def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Tabl
 def _rejected(loop: Loop, joined: JoinedFeedback) -> np.ndarray:
     """Return which labelled predictions break an expectation of the spec, bool (labelled prediction,); set them aside.
 
-    An expectation that Great Expectations cannot evaluate rejects no row: an outage is not bad data.
+    A query sees the source's rows too, since it may compare rows. An expectation that Great Expectations cannot
+    evaluate rejects no row: an outage is not bad data.
     """
-    rows = joined.table.slice(joined.table.num_rows - joined.origin.num_rows)
+    num_before = joined.table.num_rows - joined.origin.num_rows
+    rows = joined.table.slice(num_before)
     rejected = np.zeros(rows.num_rows, dtype=bool)
-    checks = row_checks(loop.spec.data)
-    if not rows.num_rows or not checks:
+    checks, queries = row_checks(loop.spec.data), query_checks(loop.spec.data)
+    if not rows.num_rows or not [*checks, *queries]:
         return rejected
-    outcome = expectations.run_checks(rows, checks, loop.spec.name, f"{loop.spec.name}/labelled predictions")
+    names = loop.spec.name, f"{loop.spec.name}/labelled predictions"
+    outcome = expectations.run_checks(rows, checks, *names)
+    if queries:
+        of_all = expectations.run_checks(joined.table, queries, *names)
+        outcome.report["results"] += of_all.report["results"]
+        for position, failed in of_all.failing_rows.items():
+            outcome.failing_rows[len(checks) + position] = failed[failed >= num_before] - num_before
     for result in outcome.report["results"]:
         if result["error"]:
             loop.report.note(

@@ -185,6 +185,22 @@ def test_a_labelled_prediction_that_breaks_an_expectation_is_set_aside_and_count
     assert "labelled predictions" in StepCache(project, spec).plan()[0].reasons[0]
 
 
+def test_a_labelled_prediction_that_a_query_names_is_set_aside_with_the_sources_rows_in_view(
+    make_project: MakeProject,
+) -> None:
+    query = "SELECT * FROM {batch} QUALIFY count(*) OVER (PARTITION BY x) > 1"
+    arguments = f'{{unexpected_rows_query: "{query}"}}'
+    expected = f"  expectations:\n    - {{expect: unexpected_rows_expectation, arguments: {arguments}}}\n"
+    rows = "x,c,y\n" + "".join(f"{i},{'uvw'[i % 3]},{'yes' if i % 4 else 'no'}\n" for i in range(200))
+    project = make_project(spec=expected, rows=rows)
+    _labelled(project, ["a", "b"], [7.0, 500.0], ["no", "yes"])
+    record, _ = ingested(project)
+    assert (record.result["feedback"]["joined"], record.result["feedback"]["rejected"]) == (1, 1)
+    assert pq.read_table(project.raw).column("x").to_pylist()[200:] == [500]
+    (path,) = project.state("tiny").glob("quarantine/*/feedback/failing_rows.parquet")
+    assert [row["id"] for row in pq.read_table(path).to_pylist()] == ["a"]
+
+
 def test_labels_of_another_target_are_no_rows_and_another_target_is_another_table(
     make_project: MakeProject, monkeypatch: pytest.MonkeyPatch
 ) -> None:
