@@ -7,11 +7,13 @@ import itertools
 import math
 import os
 import sys
+from collections.abc import Iterator
 from importlib import metadata
 from pathlib import Path
 
 CGROUP = Path("/sys/fs/cgroup")
 DEVICES = Path("/dev")
+OWN_GROUPS = Path("/proc/self/cgroup")
 
 
 WAITING = {"OMP_WAIT_POLICY": "PASSIVE", "GOMP_SPINCOUNT": "1000", "OPENBLAS_NUM_THREADS": "1"}
@@ -48,14 +50,29 @@ def usable_gpus(visible: str | None = None) -> int | None:
 
 
 def usable_memory() -> float:
-    """Return the bytes of this machine's memory and swap, up to the limit of the container."""
+    """Return the bytes of this machine's memory and swap, up to the limit of the process's groups or of the container.
+
+    Source: the kernel's cgroups.rst (`/proc/PID/cgroup`), cgroup-v2.rst (`memory.max`) and memory.rst of version 1.
+    """
     import psutil
 
     whole = float(psutil.virtual_memory().total + psutil.swap_memory().total)
-    for path in (CGROUP / "memory.max", CGROUP / "memory" / "memory.limit_in_bytes"):
+    for path in _memory_limits():
         with contextlib.suppress(OSError, ValueError):
             whole = min(whole, float(path.read_text()))
     return whole
+
+
+def _memory_limits() -> Iterator[Path]:
+    """Yield the files that may hold a limit: of the process's group, and of all groups around it."""
+    lines: list[str] = []
+    with contextlib.suppress(OSError):
+        lines = OWN_GROUPS.read_text().splitlines()
+    groups = {names: group for _, names, group in (line.split(":", 2) for line in lines)}
+    roots = {"": (CGROUP, "memory.max"), "memory": (CGROUP / "memory", "memory.limit_in_bytes")}
+    for names, (root, file) in roots.items():
+        group = Path(groups.get(names, "/").lstrip("/"))
+        yield from (root / folder / file for folder in (group, *group.parents))
 
 
 def cpu_seconds() -> float:

@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from models.errors import UsageError
 from models.project_spec.blocks import Kind
@@ -38,6 +38,22 @@ _OF_RATES = {"lr", "schedule", "cycles", "decay", "warmup", "plateau_patience"}
 _OF_PASSES = {"augment", "label_smoothing", "precision", "recompute", "compile"}
 _OF_DESCENT = frozenset(_OF_STEPS | _OF_RATES | _OF_PASSES)
 _OF_REFITS = frozenset({"refit"})
+
+
+class FitMemory(NamedTuple):
+    """Bytes that a fit which holds its rows in memory needs for a row of a table (docs/decisions/0126).
+
+    Attributes:
+        number: For each numeric input.
+        category: For each categorical input; of one-hot categories for each of its values.
+        row: Beside the inputs.
+        output: For each output or class.
+    """
+
+    number: float
+    category: float
+    row: float
+    output: float
 
 
 @dataclass(frozen=True)
@@ -92,6 +108,8 @@ class CatalogueEntry:
     """Whether it takes the words of a table's texts in their order, beside the features of the texts."""
     fewest_rows: int = 0
     """Training rows from which a search that names no families tries it."""
+    memory: FitMemory | None = None
+    """What a row of a table takes while it is fitted; None: batches are read, or the data is no table."""
 
     def code(self, parts: Iterable[FamilyPart]) -> list[str]:
         """Return the references of the family's code that a step runs, with what declares its arguments."""
@@ -245,6 +263,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         modules=("lightgbm",),
         libraries=("lightgbm",),
         no_gpu="trees grow in one process; LightGBM's GPU build is another package",
+        memory=FitMemory(number=6.3, category=8, row=74, output=24),
         defaults={
             "model.rounds": 1000,
             "train.epochs": 20,
@@ -273,6 +292,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         fit="models.training.linear:fit_linear",
         modules=(),
         no_gpu="a linear model is fitted by few passes over all rows, in one process",
+        memory=FitMemory(number=0.7, category=16, row=36, output=16),
         defaults={"model.l2": 1.0},
         of_tables=("model.l2",),
         continues_window=True,
@@ -320,6 +340,7 @@ ESTIMATOR = CatalogueEntry(
     weights="family.bin",
     modules=(),
     no_gpu="an estimator is fitted in one process",
+    memory=FitMemory(number=16, category=16, row=84, output=16),
     reader="models.estimators.search:read_row",
 )
 _REFERENCES: dict[NetSort, CatalogueEntry] = {

@@ -15,6 +15,7 @@ from models.judge.held_out import check_measurable
 from models.ngrams.model import NGRAMS_FILE
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
+from models.training.costs.table_memory import check_raw
 from models.validation.unseen_categories import unseen_categories
 from tasks.host import memory
 from tasks.loop.loop import Inputs, Loop, StepResult
@@ -26,13 +27,14 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
     Raises:
         DataError: The data does not match the spec.
         UserCodeError: The spec's own feature function failed.
-        UsageError: A column has the name of one of the served model's outputs.
+        UsageError: A column has the name of one of the served model's outputs, or the rows cannot fit as a whole.
         StoreError: The disk is full or the folder cannot be written.
     """
 
     def act(inputs: Inputs, _: Path) -> StepResult:
         memory.release()  # memory of the validation just done: together with this step it would be the loop's peak
         project = loop.project
+        check_raw(loop.spec, inputs["ingest"].file("raw.parquet"))
         rule = inputs.external("equal_rows")
         spec = with_equal_rows(loop.spec, rule)
         prepared = prepare_rows(inputs["ingest"].file("raw.parquet"), spec, project.folder, project.prepared)

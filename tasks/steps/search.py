@@ -23,6 +23,7 @@ from models.project_spec.blocks import Spec
 from models.report.training_figures import search_figures
 from models.training.checkpoints.finished import read_finished
 from models.training.costs.summary import Costs, total
+from models.training.costs.table_memory import check_prepared
 from models.training.costs.work import net_s, work_s
 from models.training.families import SearchSpace, families_of, search_space
 from models.training.job import EpochReport, InitialWeights, TrainingJob, TrainingResult
@@ -77,7 +78,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
 
     Raises:
         TrainingError: Every trial failed; the message has the commonest cause.
-        UsageError: The space names a setting that the net or `train` does not have.
+        UsageError: The space names a setting that the net or `train` does not have, or a family cannot hold the rows.
         DataError: The goal's metric is undefined for the test targets.
         StoreError: The database of studies is not reachable.
     """
@@ -88,6 +89,7 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
         base, trials, prepared = loop.project.folder, loop.spec.search.trials, inputs["prepare"]
         _check_goal(loop.spec, prepared)
         preparation = Preparation.load(prepared.folder)
+        check_prepared(loop.spec, preparation, base)
         start = begin(loop, inputs, families_of(loop.spec)) if trials else None
         metric, num_train = metric_of(loop.spec.goal, preparation, base), preparation.rows["train"]
         is_of_texts = bool(preparation.inputs) and all(column.IS_SCORED for column in preparation.inputs)

@@ -87,3 +87,22 @@ def test_cpu_seconds_count_children_that_run_and_that_have_ended_but_no_waiting(
         child.communicate()
     ended = cores.cpu_seconds() - start
     assert 0.15 < running <= ended < time.perf_counter() - began - 0.2
+
+
+def test_the_memory_limit_of_the_group_or_of_one_around_it_counts(
+    cgroup: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(cores, "OWN_GROUPS", cgroup / "own")
+    (cgroup / "own").write_text("5:cpu,cpuacct:/\n4:memory:/jobs/one\n0::/user/two\n")
+    for name, limit in (("memory/jobs/one/memory.limit_in_bytes", "9000000"), ("user/two/memory.max", "max")):
+        (cgroup / name).parent.mkdir(parents=True)
+        (cgroup / name).write_text(f"{limit}\n")
+    assert cores.usable_memory() == 9e6
+    (cgroup / "user" / "memory.max").write_text("5000000\n")
+    assert cores.usable_memory() == 5e6
+
+
+def test_a_container_shows_its_limit_at_the_root(cgroup: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(cores, "OWN_GROUPS", cgroup / "none")
+    (cgroup / "memory.max").write_text("7000000\n")
+    assert cores.usable_memory() == 7e6

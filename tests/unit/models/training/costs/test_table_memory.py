@@ -1,0 +1,113 @@
+"""What cannot hold a table is refused by the footers of its files, and again by its prepared rows."""
+
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from models.errors import UsageError
+from models.project_spec.blocks import Spec
+from models.training.costs import table_memory
+from models.training.costs.table_memory import FitSize, check_fits, check_source, check_whole_table, fit_bytes
+
+GIGABYTE = 1e9
+LARGE = FitSize(rows=40_000_000, numbers=16, categories=[10] * 4)
+FOREST = "sklearn.ensemble:ExtraTreesClassifier"
+LINEAR = "sklearn.linear_model:LogisticRegression"
+
+
+def spec_of(net: str = "auto", **data: Any) -> Spec:
+    blocks = {"data": {"source": "rows.parquet", "target": "y", **data}, "model": {"net": net}}
+    return Spec.model_validate({"name": "large", **blocks})
+
+
+@pytest.fixture
+def four_gigabytes(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_memory, "usable_memory", lambda: 4 * GIGABYTE)
+
+
+@pytest.mark.parametrize(
+    ("net", "rows", "numbers", "categories", "measured"),
+    [("trees", 850_000, 20, 4, 272), ("linear", 850_000, 20, 4, 182), ("trees", 3_401_240, 20, 4, 1345)],
+)
+def test_the_foretold_memory_is_what_was_measured(
+    net: str, rows: int, numbers: int, categories: int, measured: float
+) -> None:
+    foretold = fit_bytes(net, FitSize(rows, numbers, [3] * categories), Path(), is_refit=True) / 2**20
+    assert foretold == pytest.approx(measured, rel=0.3)
+
+
+def test_one_hot_categories_count_by_their_values() -> None:
+    few, many = FitSize(1000, 2, [3]), FitSize(1000, 2, [1000])
+    assert fit_bytes(FOREST, few, Path(), is_refit=True) == fit_bytes(FOREST, many, Path(), is_refit=True)
+    assert fit_bytes(LINEAR, many, Path(), is_refit=True) > 50 * fit_bytes(LINEAR, few, Path(), is_refit=True)
+
+
+def test_a_net_that_reads_batches_needs_no_whole_table() -> None:
+    assert fit_bytes("mlp", LARGE, Path(), is_refit=True) == 0
+
+
+@pytest.mark.usefixtures("four_gigabytes")
+def test_the_families_that_fit_are_named() -> None:
+    check_fits(spec_of(), FitSize(1_000_000, 16, [10] * 4), Path())
+    with pytest.raises(UsageError, match=r"search\.families: trees needs about .* or search\.families: \[mlp\]"):
+        check_fits(spec_of(), LARGE, Path())
+    check_fits(spec_of("mlp"), LARGE, Path())
+
+
+@pytest.mark.usefixtures("four_gigabytes")
+def test_the_sample_that_is_named_fits() -> None:
+    with pytest.raises(UsageError, match="a sample of about") as refused:
+        check_fits(spec_of("trees"), LARGE, Path())
+    rows = int(str(refused.value).partition("a sample of about ")[2].partition(" ")[0].replace(",", ""))
+    check_fits(spec_of("trees"), LARGE._replace(rows=rows), Path())
+    with pytest.raises(UsageError):
+        check_fits(spec_of("trees"), LARGE._replace(rows=rows + rows // 100), Path())
+
+
+@pytest.fixture
+def parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(table_memory, "_LEAST_CELLS", 1)
+    monkeypatch.setattr(table_memory, "_LEAST_BYTES", 1)
+    rows = pa.table({"x": [1.0, 2.0] * 500, "c": ["a", "b"] * 500, "y": [0, None] * 500})
+    pq.write_table(rows, tmp_path / "rows.parquet")
+    return tmp_path
+
+
+def test_a_file_is_refused_by_its_footer_and_rows_without_a_target_do_not_count(
+    parquet: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(table_memory, "usable_memory", lambda: 1e4)
+    with pytest.raises(UsageError, match="for 425 training and validation rows of 2 inputs"):
+        check_source(spec_of("trees"), parquet)
+    check_source(spec_of("trees", deduplicate=True), parquet)  # how many rows stay is not known
+    monkeypatch.setattr(table_memory, "usable_memory", lambda: 1e6)
+    check_source(spec_of("trees"), parquet)
+
+
+def test_other_files_and_absent_ones_are_not_looked_at(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(table_memory, "usable_memory", lambda: 1.0)
+    (parquet / "rows.csv").write_text("x,y\n1,2\n")
+    check_source(spec_of("trees", source="rows.csv"), parquet)
+    check_source(spec_of("trees", source="none.parquet"), parquet)
+
+
+@pytest.mark.usefixtures("four_gigabytes")
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        ({"features": {"make": "./own.py:make"}}, r"data\.features\.make: \./own\.py:make gets all rows at once"),
+        (
+            {"kind": "series", "window": {"length": 4}, "split": {"by": "time", "column": "day"}},
+            r"data\.kind: series is prepared as a whole",
+        ),
+    ],
+)
+def test_what_needs_the_whole_table_is_refused(data: dict[str, Any], message: str) -> None:
+    block = spec_of(**data).data
+    check_whole_table(block, 1_000_000, 20)
+    with pytest.raises(UsageError, match=message):
+        check_whole_table(block, 40_000_000, 20)
+    check_whole_table(spec_of().data, 40_000_000, 20)
