@@ -18,7 +18,7 @@ import pytest
 
 from models.pipeline.keys import CodeReader
 from models.pipeline.steps import STEPS
-from tasks.host import database, stores
+from tasks.host import database, memory, stores
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import embedded_store
 from tests.environment import forget_the_user
@@ -41,6 +41,9 @@ COLLECT = (50_000, 20, 100)
 SEED = int(os.environ.get("FAULT_SEED", "0"))
 """Of what draws at random: fixed every day, another one under `make soak`."""
 
+HUGE_MB = 1 << 20
+"""What a test process holds is no loop's: to look for its garbage took .2 s of CPU a step of a loop or a check."""
+
 LOGGING = "logging-plugin"
 LOGS = pytest.StashKey[object]()
 """Pytest's capturing of logs, while no test uses it."""
@@ -62,6 +65,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if "gpu" not in config.option.markexpr or "not gpu" in config.option.markexpr:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     gc.set_threshold(*COLLECT)
+    memory.WORTH_MB = HUGE_MB
     remember_ours()
     remember_databases()
     from hypothesis import settings

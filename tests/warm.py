@@ -406,11 +406,12 @@ def _main() -> None:
     from flows.prefect import work_pool
     from models import parent_death, report
     from tasks.dashboard import acting
+    from tasks.mlflow import garbage
     from tasks.operations import migrate
     from tasks.platform import supervision
     from tasks.prefect import prefect_server
     from tasks.release import fetch_and_verify
-    from tasks.tools import dvc_repo
+    from tasks.tools import dvc_remote, dvc_repo
     from tests.preloaded import preload
     from tests.warm_python import stand_in
 
@@ -418,7 +419,8 @@ def _main() -> None:
     if os.fork():
         os._exit(0)
     preload()
-    stand_in(sys.argv[1], work_pool, parent_death, acting, migrate, supervision, prefect_server, fetch_and_verify)
+    users = work_pool, parent_death, acting, garbage, migrate, supervision, prefect_server, fetch_and_verify, dvc_remote
+    stand_in(sys.argv[1], *users)
     dvc_repo.PROGRAM = caller_of(DVC, sys.argv[1])
     make_forks_cheap()
     gc.enable()

@@ -19,12 +19,16 @@ from typing import Any
 from tests.warm_call import begin, exit_code_of
 
 MODULES = (
+    "flows.cli",
+    "mlflow",
     "prefect",
     "prefect.engine",
     "tasks.dashboard",
     "tasks.dashboard.acting",
     "tasks.loop.carry_moves",
+    "tasks.loop.carry_runs",
     "tasks.mlflow.mlflow_server",
+    "tasks.operations.collect_garbage",
     "tasks.operations.compact",
     "tasks.prefect.prefect_server",
     "tasks.prefect.worker",
@@ -32,6 +36,7 @@ MODULES = (
     "tasks.release.shadow",
     "tasks.release.smoke_test",
     "tasks.serve",
+    "tasks.tools.dvc_remote",
     "tasks.tools.optuna_page",
 )
 """The modules that are forked: their imports take one to five seconds."""

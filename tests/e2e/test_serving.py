@@ -50,13 +50,19 @@ def server(home: Loopline) -> Iterator[LiveServer]:
     assert found.end() == 0
 
 
-@pytest.fixture
-def script(home: Loopline, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """This process stands for a script of the workspace, which asks the program."""
-    for name, value in {**home.environment, PROGRAM: str(running.PROGRAM)}.items():
+@pytest.fixture(params=["loopline"])
+def script(
+    home: Loopline, request: pytest.FixtureRequest, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[None]:
+    """This process stands for a script of the workspace, which asks the program: a forked one, or that of a user."""
+    running.write_program(tmp_path)
+    for name, value in {**home.environment, PROGRAM: str(tmp_path / request.param)}.items():
         monkeypatch.setenv(name, value)
     yield
     session().end()
+
+
+from_cold = pytest.mark.parametrize("script", [running.PROGRAM], indirect=True, ids=["cold"])
 
 
 @pytest.mark.usefixtures("script")
@@ -96,6 +102,7 @@ def test_import_loopline_has_the_same_model_and_leaves_no_trace(home: Loopline, 
 
 
 @pytest.mark.wide
+@from_cold
 @pytest.mark.usefixtures("script")
 def test_ctrl_c_ends_a_loop_with_its_books_closed(home: Loopline, capfd: pytest.CaptureFixture[str]):
     def interrupt() -> None:
