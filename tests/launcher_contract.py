@@ -83,6 +83,7 @@ class LauncherContract:
         assert stage.train(job()) == result, "a finished job is read"
         no_rank_is_left(stage, job())
 
+    @pytest.mark.wide
     def test_a_killed_rank_starts_again(self, stage, job, expected):
         killed = []
 
@@ -112,6 +113,7 @@ class LauncherContract:
         assert result.pruned
         assert len(result.epochs) < 5000
 
+    @pytest.mark.wide
     def test_ctrl_c_ends_every_rank_and_the_next_run_goes_on(self, stage, job, expected):
         def interrupt(epoch: EpochReport) -> bool:
             raise KeyboardInterrupt

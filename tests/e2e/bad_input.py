@@ -96,8 +96,8 @@ USAGE = [
 ]
 TABLES = [
     Case("missing file", ("no such file", "nosuch.csv", "data.source"), ("penguins.csv", "nosuch.csv"), command=INGEST),
-    Case("empty file", ("empty.csv", "the file is empty"), **csv("empty.csv", ""), command=INGEST),
-    Case("empty table", ("no rows",), **csv("head.csv", LINES[0] + "\n"), command=INGEST),
+    Case("empty file", ("empty.csv", "the file is empty"), **csv("empty.csv", ""), command=INGEST, marks=WIDE),
+    Case("empty table", ("no rows",), **csv("head.csv", LINES[0] + "\n"), command=INGEST, marks=WIDE),
     Case("few rows", ("rows",), **csv("few.csv", "\n".join(LINES[:4]) + "\n"), command=INGEST),
     Case("duplicate columns", ("'sex'",), **csv("twice.csv", TEXT.replace("year", "sex", 1)), command=INGEST),
     Case(
@@ -105,11 +105,15 @@ TABLES = [
         ("latin.csv:2", "0xf6", "iconv"),
         **csv("latin.csv", TEXT.replace("Torgersen", "Törgersen").encode("latin-1")),
         command=INGEST,
+        marks=WIDE,
     ),
     Case("parquet cut short", ("cut.parquet", "cut short"), **csv("cut.parquet", _cut_short()), command=INGEST),
     Case("no format", ("table.xyz", "expected"), **csv("table.xyz", TEXT), command=INGEST),
     Case(
-        "target absent", ("data.target: no column 'species'",), **csv("other.csv", TEXT.replace("species", "kind", 1))
+        "target absent",
+        ("data.target: no column 'species'",),
+        **csv("other.csv", TEXT.replace("species", "kind", 1)),
+        marks=WIDE,
     ),
     Case(
         "target misspelt",
@@ -131,6 +135,7 @@ TABLES = [
         ("mape is undefined on", "have the target 0", "take goal.metric mae"),
         **csv("zero.csv", re.sub(r",3\d\d\d,", ",0,", TEXT)),
         command=(*RUN, "-s", "data.target=body_mass_g", "-s", "data.split.by=random", "-s", "goal.metric=mape"),
+        marks=WIDE,
     ),
     Case("one class", ("'species'", "Adelie"), **csv("one.csv", column("species", "Adelie")), marks=WIDE),
     Case("infinite", ("'body_mass_g'", "inf"), **csv("inf.csv", TEXT.replace(",3750,", ",inf,")), command=PREPARE),
@@ -158,6 +163,7 @@ CODE = [
         ("own.py:make", "list"),
         **own("make", "./own.py:make", "def make(frame):\n    return []\n"),
         command=PREPARE,
+        marks=WIDE,
     ),
     Case(
         "net raises",

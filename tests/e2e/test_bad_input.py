@@ -95,12 +95,14 @@ def test_rejected_data_is_kept_with_its_failing_rows(home: Loopline):
         "split:", "expectations:\n    - {expect: column_values_to_be_between,"
         " arguments: {column: bill_length_mm, min_value: 0, max_value: 100}}\n  split:"
     )  # fmt: skip
+    trained = home.record("good", "train")
     home.project("good", spec, {"penguins.csv": "\n".join(rows) + "\n"})
     ended = home("run", "good", *QUICK)
     home.project("good", SPEC)
     (home.home / "projects" / "good" / "penguins.csv").unlink()
     home.project("good", SPEC)
     assert ended.code == 3
+    assert home.record("good", "train") == trained, "it was rejected before anything was trained"
     assert "Traceback" not in ended.err
     assert "column_values_to_be_between of 'bill_length_mm' (2 rows unexpected)" in ended.err
     kept = Path(re.search(r"the failing rows are in (\S+failing_rows\.parquet)", ended.err)[1])

@@ -38,7 +38,7 @@ search: {trials: 0}
 train: {epochs: 8, batch: 32, lr: 0.01, threads: 1}
 judge: {margin: 0.2, min_samples: 30}
 """
-MANY = 200_000
+MANY = 150_000
 
 
 def write(path: Path, rows: list[dict[str, str]]) -> Path:

@@ -68,7 +68,7 @@ def needed(root: Path) -> tuple[set[str], set[Path]]:
 
 
 @pytest.mark.timeout(3000)
-@pytest.mark.parametrize("kills", [5, pytest.param(200, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [3, wide(5), pytest.param(200, marks=pytest.mark.soak)])
 def test_a_killed_clean_up_is_finished_by_the_next(workspace: Workspace, kills: int) -> None:
     draw = random.Random(SEED)
     for number, days in enumerate((300, 20, 2), 1000):

@@ -24,6 +24,7 @@ from tasks.state.predictions import joined, label_store, prediction_log
 from tests.over_grpc import call_whole, typed_request
 from tests.running import mounted
 from tests.serving import LiveServer, crown, live_server
+from tests.wide import wide
 
 CLIENTS = 3
 PAUSE_S = 0.003
@@ -103,7 +104,7 @@ def loaded(server: LiveServer) -> Iterator[list[Client]]:
             client.join(30)
 
 
-@pytest.mark.parametrize("kills", [9, pytest.param(20, marks=pytest.mark.soak)])
+@pytest.mark.parametrize("kills", [5, wide(9), pytest.param(20, marks=pytest.mark.soak)])
 def test_kill_9_under_load_loses_no_acknowledged_prediction_and_doubles_none(workspace, kills: int):
     """Workers one after the other, the compactor now and then, at last the server with all that it started."""
     crown(workspace, "tiny")

@@ -27,6 +27,7 @@ from tests.conftest import MakeProject
 from tests.integration.conftest import Processes
 from tests.mlflow_accounts import ADMIN, account, permit, serving_accounts
 from tests.registered import register_served
+from tests.wide import wide
 
 READER = "reader"
 
@@ -201,7 +202,7 @@ def test_a_third_workspace_adopts_and_the_former_owner_follows_and_says_so(
     assert (registered(model).aliases["champion"], moved_in_mlflow(shared)) == ("3", [])
 
 
-@pytest.mark.parametrize("has_database", [True, False])
+@pytest.mark.parametrize("has_database", [wide(True), False])
 def test_a_copied_workspace_that_still_runs_carries_nothing_and_is_named(
     shared: Workspace, model: str, server: str, monkeypatch: pytest.MonkeyPatch, has_database: bool
 ) -> None:

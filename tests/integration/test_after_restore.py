@@ -25,6 +25,7 @@ from tasks.state.champion_moves import champion_of
 from tasks.state.versions import versions_of
 from tests.clean_process import CleanProcess
 from tests.registered import register_served
+from tests.wide import wide
 
 
 def copied(source: Path, target: Path) -> None:
@@ -104,7 +105,7 @@ def mend_and_die(projects: int) -> None:
     doctor()
 
 
-@pytest.mark.parametrize("projects", [0, 1])
+@pytest.mark.parametrize("projects", [wide(0), 1])
 def test_who_was_killed_after_some_projects_ends_the_rest_when_called_again(
     tracked: Workspace, registry: Registry, tmp_path: Path, projects: int
 ) -> None:

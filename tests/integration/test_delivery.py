@@ -18,6 +18,7 @@ from tasks.mlflow.client import client
 from tasks.mlflow.delivery import MlflowExporter, experiment_id
 from tasks.mlflow.embedded_store import open_client
 from tasks.state.outbox import Outbox, delivered, set_delivered, undelivered, waiting_loops
+from tests.wide import wide
 
 LOOP = "tiny-20260101-000000-abcd"
 
@@ -202,7 +203,7 @@ def test_a_run_that_is_gone_for_good_is_made_anew_when_its_loop_goes_on(tracked:
     assert the(client(), LOOP).data.tags["after"] == "wards"
 
 
-@pytest.mark.parametrize("said", ["params", "tag key", "metric name", "missing run"])
+@pytest.mark.parametrize("said", ["params", wide("tag key"), wide("metric name"), "missing run"])
 def test_one_line_that_mlflow_refuses_does_not_hold_up_the_rest(tracked: Workspace, said: str) -> None:
     box = fill(tracked)
     if said == "params":

@@ -214,7 +214,7 @@ def test_a_lock_file_torn_in_the_first_commit_is_written_anew(workspace: Workspa
     assert status(workspace.root) == {}
 
 
-@pytest.mark.parametrize("within", [wide("nothing"), "git", "dvc"])
+@pytest.mark.parametrize("within", [wide("nothing"), wide("git"), "dvc"])
 def test_a_project_elsewhere_keeps_to_itself(
     workspace: Workspace, make_project: MakeProject, tmp_path: Path, within: str
 ) -> None:

@@ -436,6 +436,7 @@ def test_a_registry_that_was_emptied_is_no_new_one(first: Loop, project: Project
     assert aliased("tiny") is not None
 
 
+@pytest.mark.wide
 def test_bad_data_is_rejected_before_anything_is_trained(project: Project) -> None:
     data = Path(project.folder / "data.csv")
     data.write_text(ROWS + "5000,u,yes\n")

@@ -2,20 +2,18 @@
 
 from __future__ import annotations
 
-import os
 import signal
-import subprocess
-import sys
 import time
-from pathlib import Path
 from typing import Any
 
+import pytest
 from sqlalchemy import select
 
 from tasks.host import database
 from tasks.host.tables import runners
 from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import ask, close_task_runs, ended_with_open_tasks
+from tests.integration.conftest import Processes
 from tests.running import Loopline, flow_runs
 
 KILLED = """
@@ -58,15 +56,13 @@ def processes_of_runners(workspace: Workspace) -> list[dict[str, Any]]:
 
 
 def test_a_run_whose_process_was_killed_before_its_loop_was_open_is_told_as_crashed(
-    workspace: Workspace, api: str
+    workspace: Workspace, api: str, at_once: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("PREFECT_API_URL", api)
     state = workspace.state / "projects" / "early"
     state.mkdir(parents=True)
-    command = [sys.executable, "-c", KILLED, str(state), "early-1"]
-    done = subprocess.run(
-        command, env={**os.environ, "PREFECT_API_URL": api}, cwd=Path.cwd(), capture_output=True, check=False
-    )
-    assert done.returncode == -signal.SIGKILL, done.stderr.decode()[-2000:]
+    (done,) = at_once(f"import sys; sys.argv[1:] = {[str(state), 'early-1']!r}\n{KILLED}")
+    assert done.returncode == -signal.SIGKILL, done.stderr[-2000:]
     assert set(flow_runs(api, "early").values()) == {"RUNNING"}
     assert [task["state_type"] for task in tasks_of(api)] == ["RUNNING"]
     assert [process["pid"] > 0 for process in processes_of_runners(workspace)] == [True]

@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import signal
-import subprocess
-import sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -18,6 +16,7 @@ from tasks.state.delta.shared_log import shared_log
 from tasks.state.ingest_segments import move, moving, receive, share_labels
 from tasks.state.predictions import label_store, prediction_log
 from tasks.state.segments import SegmentWriter, segments_folder
+from tests.integration.conftest import Processes
 from tests.s3 import BUCKET, s3
 
 KILLED = """
@@ -68,7 +67,7 @@ def labels_of(state: Path) -> dict[str, str]:
 
 
 def test_hosts_write_one_log_and_each_record_comes_once(
-    bucket: dict[str, str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    bucket: dict[str, str], tmp_path: Path, at_once: Processes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     ada, bob, reader = (host(tmp_path, name) for name in ("ada", "bob", "reader"))
     writers = {state: SegmentWriter(segments_folder(state)) for state in (ada, bob)}
@@ -76,7 +75,7 @@ def test_hosts_write_one_log_and_each_record_comes_once(
     writers[bob].write(predicted("b1"))
     SegmentWriter(segments_folder(bob, "labels")).write(label_record([("a1", "yes")], 5, "http"))
 
-    killed = subprocess.run([sys.executable, "-c", KILLED, str(ada)], check=False)
+    (killed,) = at_once(f"import sys; sys.argv[1:] = {[str(ada)]!r}\n{KILLED}")
     assert killed.returncode == -signal.SIGKILL
     writers[ada].write(predicted("a3"))
     with ThreadPoolExecutor() as pool:  # both commit at once: one is refused and takes the next number

@@ -138,6 +138,7 @@ def test_one_graph_serves_the_bag(bag: TrainingJob, tmp_path: Path):
     np.testing.assert_allclose(predicted, own, atol=1e-6)
 
 
+@pytest.mark.wide
 def test_a_bag_of_a_small_table_is_better_than_one_fit(tmp_path: Path):
     """300 rows that learn and 2,000 new ones: the mean of five nets has less absolute error than one net."""
     split = {"by": "random", "validation": 0.02, "test": 0.87}

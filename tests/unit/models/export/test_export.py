@@ -23,7 +23,7 @@ from tests.wide import wide
 READY: list[Any] = [
     ("mlp", "table", "binary", {"hidden": 8}),
     wide(("tabm", "table", "multiclass", {"hidden": 8})),
-    ("transformer", "table", "multiclass", {"width": 8, "layers": 1}),
+    wide(("transformer", "table", "multiclass", {"width": 8, "layers": 1})),
     ("linear", "table", "multiclass", {}),
     ("trees", "table", "multiclass", {}),
     ("trees", "table", "regression", {}),
@@ -33,7 +33,7 @@ READY: list[Any] = [
     pytest.param(("trees", "series", "regression", {}), marks=pytest.mark.soak),
     pytest.param(("linear", "series", "horizons", {}), marks=pytest.mark.soak),
     wide(("gru", "series", "horizons", {"hidden": 8})),
-    ("trees", "series", "horizons", {}),
+    wide(("trees", "series", "horizons", {})),
     wide(("linear", "series", "quantile", {})),
     wide(("gru", "series", "quantile", {"hidden": 8})),
     wide(("trees", "series", "quantile", {})),
