@@ -15,6 +15,7 @@ import contextlib
 import ctypes
 import functools
 import gc
+import importlib
 import logging
 import os
 import runpy
@@ -403,24 +404,17 @@ class _Child:
 def _main() -> None:
     """Listen, let whoever started this go on, and serve."""
     gc.disable()  # it would go through four million objects again and again, a third of the time of the imports
-    from flows.prefect import work_pool
-    from models import parent_death, report
-    from tasks.dashboard import acting
-    from tasks.mlflow import garbage
-    from tasks.operations import migrate
-    from tasks.platform import supervision
-    from tasks.prefect import prefect_server
-    from tasks.release import fetch_and_verify
-    from tasks.tools import dvc_remote, dvc_repo
+    from models import report
+    from tasks.tools import dvc_repo
     from tests.preloaded import preload
-    from tests.warm_python import stand_in
+    from tests.warm_python import STARTERS, stand_in
 
+    starters = [importlib.import_module(name) for name in STARTERS]
     parent = _Parent(Path(sys.argv[1]))
     if os.fork():
         os._exit(0)
     preload()
-    users = work_pool, parent_death, acting, garbage, migrate, supervision, prefect_server, fetch_and_verify, dvc_remote
-    stand_in(sys.argv[1], *users)
+    stand_in(sys.argv[1], *starters)
     dvc_repo.PROGRAM = caller_of(DVC, sys.argv[1])
     make_forks_cheap()
     gc.enable()

@@ -40,6 +40,18 @@ MODULES = (
     "tasks.tools.optuna_page",
 )
 """The modules that are forked: their imports take one to five seconds."""
+STARTERS = (
+    "flows.prefect.work_pool",
+    "models.parent_death",
+    "tasks.dashboard.acting",
+    "tasks.mlflow.garbage",
+    "tasks.operations.migrate",
+    "tasks.platform.supervision",
+    "tasks.prefect.prefect_server",
+    "tasks.release.fetch_and_verify",
+    "tasks.tools.dvc_remote",
+)
+"""The modules of the product that start a Python."""
 SERVICE = "tasks.platform.service_main"
 """The module that replaces its own process by a service: it has the script for its Python."""
 LAUNCH = str(Path(__file__).parents[1] / "models" / "launch.py")

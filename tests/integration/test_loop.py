@@ -444,8 +444,7 @@ def test_bad_data_is_rejected_before_anything_is_trained(project: Project) -> No
     with pytest.raises(GateRefused, match="x"):
         carry_round(project)
     assert aliased("tiny") == champion
-    quarantine = list((project.state("tiny") / "quarantine").rglob("*.parquet"))
-    assert quarantine
+    assert list((project.state("tiny") / "quarantine").rglob("*.parquet"))
     data.write_text(ROWS)
     _, before = carry_round(project)
     assert before["prepare"]
