@@ -23,12 +23,12 @@ from models.files import whole_file
 from models.project_spec.reserved_columns import RESERVED, SLICE_PREFIX
 from models.scratch import ROW_GROUP
 from models.sources import r_data
-from models.sources.csv_stream import is_large, streamed
 from models.sources.delimiter import PARQUET, SUFFIXES
 from models.sources.folders import READABLE, data_files, partition_of, partition_types, visible_files, with_partitions
 from models.sources.formats import FORMATS
 from models.sources.packed import arrow_input, delimiter_of, open_unpacked, split_part, suffix_of
 from models.sources.picture_folders import is_picture, picture_table
+from models.sources.readers.csv_stream import is_large, streamed
 from models.sources.readers.delta import is_delta, read_delta
 from models.sources.text_files import is_text_file, read_text
 from models.sources.whole_numbers import with_unsigned, with_whole_ids

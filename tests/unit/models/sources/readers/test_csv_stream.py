@@ -4,8 +4,8 @@ import pytest
 
 from models.errors import DataError
 from models.scratch import arrays_in
-from models.sources import csv_stream
 from models.sources.read import read_source
+from models.sources.readers import csv_stream
 
 FIRST = ["", "1", "7", "1.5", "true", "2020-01-01", "10:00", "2020-01-01 10:00:00", "2020-01-01 10:00:00Z", "abc"]
 LATE = [*FIRST[1:], "2020-01-01 10:00:00.5", "2020-01-01 10:00:00.5Z", "18446744073709551615", "NA", 'a "b"', '"x\ny"']
