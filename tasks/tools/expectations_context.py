@@ -91,9 +91,9 @@ def _replaced(link: Path, lock: Path) -> Iterator[Path]:
             new.symlink_to(folder.name)
             new.replace(link)
         finally:
-            for other in link.parent.glob(f"{link.name}-*"):
-                if other.name != link.resolve().name:
-                    shutil.rmtree(other, ignore_errors=True)
+            for earlier in link.parent.glob(f"{link.name}-*"):
+                if earlier.name != link.resolve().name:
+                    shutil.rmtree(earlier, ignore_errors=True)
 
 
 def _write_suite(context: Any, report: _Report) -> Any:
@@ -103,11 +103,11 @@ def _write_suite(context: Any, report: _Report) -> Any:
     SQL, and reads no suite with a class that its reader has not imported.
     """
     results = report.content["results"]
-    others = [name for name in (result["expectation"] for result in results) if name == QUERY or is_own_code(name)]
+    left_out = [name for name in (result["expectation"] for result in results) if name == QUERY or is_own_code(name)]
     suite = library().ExpectationSuite(
         name=report.name,
-        expectations=[_configuration(result) for result in results if result["expectation"] not in others],
-        notes=[f"Not in this suite, but in the validation results: {', '.join(others)}"] if others else None,
+        expectations=[_configuration(result) for result in results if result["expectation"] not in left_out],
+        notes=[f"Not in this suite, but in the validation results: {', '.join(left_out)}"] if left_out else None,
         meta={"loopline.loop": report.loop},
     )
     return context.suites.add(suite)
