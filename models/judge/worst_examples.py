@@ -70,7 +70,7 @@ class _Outcome(NamedTuple):
 def _classes(target: Array, decided: Array, preparation: Preparation) -> list[_Outcome]:
     names = preparation.target.class_names
     predicted = (decided >= 0.5) if decided.ndim == 1 else decided.argmax(axis=1)
-    return [_Outcome(names[int(true)], names[int(taken)]) for true, taken in zip(target, predicted, strict=True)]
+    return [_Outcome(names[int(true)], names[int(number)]) for true, number in zip(target, predicted, strict=True)]
 
 
 def _labels(target: Array, decided: Array, preparation: Preparation) -> list[_Outcome]:

@@ -45,8 +45,8 @@ def bar_chart(bars: Sequence[Bar], title: str) -> Markup:
     parts = [_ZERO.format(x=place(0.0), height=height)]
     for number, bar in enumerate(bars):
         top = number * ROW
-        left, right = sorted((place(0.0), place(bar.value)))
-        parts.append(_BAR.format(colour=int(bar.value < 0), x=left, y=top + 5, width=right - left))
+        start, end = sorted((place(0.0), place(bar.value)))
+        parts.append(_BAR.format(colour=int(bar.value < 0), x=start, y=top + 5, width=end - start))
         if bar.low is not None and bar.high is not None:
             parts.append(_SPAN.format(low=place(bar.low), high=place(bar.high), y=top + 11))
         name = bar.name if len(bar.name) <= MOST_CHARACTERS else f"{bar.name[: MOST_CHARACTERS - 1]}…"

@@ -29,8 +29,8 @@ _LINE = Markup('<g class="c{colour}"><polyline points="{path}"/><circle cx="{x}"
 class Mark(NamedTuple):
     """A dot on a line in a colour that says what it is: green, amber or red."""
 
-    x: float
-    y: float
+    position: float
+    value: float
     colour: str
 
 
@@ -96,7 +96,7 @@ def line_chart(lines: Sequence[Line], title: str, x_label: str) -> Markup:
             parts.append(_SPAN.format(colour=colour, x=round(middle, 1), low=round(foot, 1), high=round(top, 1)))
         parts.append(_LINE.format(colour=colour, path=path, x=round(placed[-1][0], 1), y=round(placed[-1][1], 1)))
         for mark in line.marks:
-            across_x, down_y = place(mark.x, mark.y)
+            across_x, down_y = place(mark.position, mark.value)
             parts.append(_MARK.format(colour=mark.colour, x=round(across_x, 1), y=round(down_y, 1)))
     values = "; ".join(f"{line.name} {show(line.last)}" for line in lines)
     label = f"{title} up to {x_label} {x_high:g}: {values}"

@@ -75,10 +75,10 @@ def compared_slices(ours: Verdict, theirs: Verdict) -> list[ComparedSlice]:
     named = [{(part.column, part.value): part for part in verdict.slices} for verdict in (ours, theirs)]
     rows = []
     for key in dict.fromkeys([*named[0], *named[1]]):
-        mine, other = (parts.get(key) for parts in named)
-        both = [part.challenger if part else None for part in (mine, other)]
+        mine, second = (parts.get(key) for parts in named)
+        both = [part.challenger if part else None for part in (mine, second)]
         values = [estimate.value if estimate else None for estimate in both]
-        num = max(part.num_samples for part in (mine, other) if part)
+        num = max(part.num_samples for part in (mine, second) if part)
         rows.append(ComparedSlice(f"{key[0]} = {key[1]}", num, both[0], both[1], _less(*values)))
     return rows
 
@@ -107,8 +107,8 @@ def _less(ours: float | None, theirs: float | None) -> float | None:
 
 def differing_keys(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> list[Compared]:
     """Return the keys that differ between two specs, in dotted form, or between what two searches chose."""
-    mine, other = _flat(ours), _flat(theirs)
-    rows = [Compared(name, mine.get(name), other.get(name)) for name in dict.fromkeys([*mine, *other])]
+    mine, second = _flat(ours), _flat(theirs)
+    rows = [Compared(name, mine.get(name), second.get(name)) for name in dict.fromkeys([*mine, *second])]
     return [row for row in rows if row.ours != row.theirs]
 
 
@@ -129,9 +129,9 @@ def curves(contents: Mapping[str, VersionContents], metric: str) -> dict[str, li
         contents: The versions by the name that a line gets.
         metric: The goal's metric.
     """
-    shown = {"Loss on training rows": "train_loss", "Loss on validation rows": "val_loss"}
-    shown[f"{metric} on validation rows"] = f"val_{metric}"
-    charts = {title: _lines(contents, name) for title, name in shown.items()}
+    titles = {"Loss on training rows": "train_loss", "Loss on validation rows": "val_loss"}
+    titles[f"{metric} on validation rows"] = f"val_{metric}"
+    charts = {title: _lines(contents, name) for title, name in titles.items()}
     return {title: lines for title, lines in charts.items() if lines}
 
 

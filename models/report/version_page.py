@@ -114,10 +114,10 @@ def render_worst(
 
 
 def _compared_directly(ours: RegisteredVersion, theirs: RegisteredVersion) -> tuple[str, Difference | None]:
-    """Return which version was judged against the other, and by how much the first is better in the metric's unit."""
-    for version, other, sign in ((ours, theirs, 1), (theirs, ours, -1)):
+    """Return which version was judged against the second, and by how much the first is better in the metric's unit."""
+    for version, second, sign in ((ours, theirs, 1), (theirs, ours, -1)):
         difference = version.verdict.difference if version.verdict else None
-        if version.verdict and version.verdict.champion_id == other.number and difference:
+        if version.verdict and version.verdict.champion_id == second.number and difference:
             value, ends = difference.value, [difference.low, difference.high]
             if sign < 0:
                 value, *ends = (None if end is None else -end for end in (value, *reversed(ends)))

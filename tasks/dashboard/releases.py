@@ -52,8 +52,8 @@ def _ask_begin(project: ProjectFacts, query: Mapping[str, str], *, action: str) 
         use, before = f"for {100 * share:g} % of the requests", plan.canary.version if plan.canary else None
     if before:
         lines.append(f"Version {before} is the {action} now: version {version} takes its place.")
-    asked = f"Try version {version} of {project.name} {use}?"
-    return Confirmation(asked, lines, f"Begin the {action}", shown)
+    question = f"Try version {version} of {project.name} {use}?"
+    return Confirmation(question, lines, f"Begin the {action}", shown)
 
 
 def _share(text: str) -> float:
@@ -87,11 +87,11 @@ def _ask_end(project: ProjectFacts, _: Mapping[str, str], *, action: str) -> Con
     trials += [f"the shadow, version {plan.shadow}"] if plan.shadow else []
     if not trials or (action == "return" and not plan.canary):
         return None
-    why = "because it does badly" if action == "return" else "without a judgement of it"
+    reason = "because it does badly" if action == "return" else "without a judgement of it"
     champion = project.champion.number if project.champion else ""
     return Confirmation(
         f"End {' and '.join(trials)} of {project.name}?",
-        [f"It ends {why}: the journal says so. Version {champion} then answers all requests."],
+        [f"It ends {reason}: the journal says so. Version {champion} then answers all requests."],
         "Return it" if action == "return" else "End it",
         {"move": _move(project)},
     )
@@ -159,11 +159,11 @@ def _facts(project: Project, facts: ProjectFacts, choices: list[str], now: float
     """Return the release as plain data; a spec or a store that cannot be read is said on the page."""
     from tasks.release.status import release_status  # numpy: only for this page
 
-    others = [number for number in choices if not facts.champion or number != facts.champion.number]
+    candidates = [number for number in choices if not facts.champion or number != facts.champion.number]
     try:
         status = release_status(project, project.spec())
     except LooplineError as error:
-        return ReleaseFacts(facts, others, now, journal=facts.moves, trouble=str(error))
+        return ReleaseFacts(facts, candidates, now, journal=facts.moves, trouble=str(error))
     versions = [
         ReleasedVersion(
             version.version,
@@ -178,7 +178,7 @@ def _facts(project: Project, facts: ProjectFacts, choices: list[str], now: float
     ]
     return ReleaseFacts(
         facts,
-        others,
+        candidates,
         now,
         versions,
         status.workers,

@@ -65,9 +65,9 @@ def version(request: Request) -> Response:
         downloads=_downloads(project.name, stored.registered),
         importances=importances_of(workspace, project.name, stored.registered),
         others=[
-            other.number
-            for other in reversed(versions_of(workspace.state, project.name)[-MOST_VERSIONS:])
-            if other.number != number
+            row.number
+            for row in reversed(versions_of(workspace.state, project.name)[-MOST_VERSIONS:])
+            if row.number != number
         ],
     )
     return HTMLResponse(render_version(project.name, facts, project.loop, seen.at, logout_token(request)))
