@@ -31,7 +31,7 @@ class ReleasedVersion:
     slow: int
     realised: Estimate | None = None
     state: str = ""
-    why: str = ""
+    reason: str = ""
 
 
 @dataclass(frozen=True)
@@ -41,7 +41,7 @@ class ReleaseFacts:
     Attributes:
         project: With the champion, whose plan is shown.
         choices: Versions that may be tried, newest first.
-        at: When it was read; Unix time.
+        read_at: When it was read; Unix time.
         versions: Those in use.
         workers: Processes that answer on this machine.
         servers: Live ones of the deployment, with a shared database; else 0.
@@ -53,7 +53,7 @@ class ReleaseFacts:
 
     project: ProjectFacts
     choices: Sequence[str]
-    at: float
+    read_at: float
     versions: Sequence[ReleasedVersion] = ()
     workers: int = 0
     servers: int = 0
@@ -85,7 +85,7 @@ def _render(template: str, facts: ReleaseFacts, **values: Any) -> str:
         facts=facts,
         project=facts.project.name,
         running=facts.project.loop,
-        now=facts.at,
+        now=facts.read_at,
         interval=pages.interval,
         role_colours=ROLE_COLOURS,
         **values,

@@ -172,7 +172,7 @@ def _facts(project: Project, facts: ProjectFacts, choices: list[str], now: float
             **version.tally.model_dump(include={"answers", "failed", "slow"}),
             realised=version.realised,
             state=version.state,
-            why=version.why,
+            reason=version.why,
         )
         for version in status.versions
     ]

@@ -13,7 +13,7 @@ from tests.told_facts import NOW, facts
 IN_USE = [
     ReleasedVersion("2", "stable", 0.9, 900, 0, 3, Estimate(value=0.71, low=0.7, high=0.72), "green"),
     ReleasedVersion("3", "canary", 0.1, 100, 2, 0),
-    ReleasedVersion("1", "refused", 0.0, 0, 0, 0, why="<damaged>"),
+    ReleasedVersion("1", "refused", 0.0, 0, 0, 0, reason="<damaged>"),
 ]
 
 
