@@ -48,12 +48,18 @@ class FitMemory(NamedTuple):
         category: For each categorical input; of one-hot categories for each of its values.
         row: Beside the inputs.
         output: For each output or class.
+        joined_cell, joined_row: The same of a refit, which copies training and validation rows into one.
     """
 
-    number: float
-    category: float
-    row: float
-    output: float
+    number: float = 0
+    category: float = 0
+    row: float = 0
+    output: float = 0
+    joined_cell: float = 4
+    joined_row: float = 16
+
+
+IN_BATCHES = FitMemory(joined_cell=0, joined_row=0)
 
 
 @dataclass(frozen=True)
@@ -108,8 +114,8 @@ class CatalogueEntry:
     """Whether it takes the words of a table's texts in their order, beside the features of the texts."""
     fewest_rows: int = 0
     """Training rows from which a search that names no families tries it."""
-    memory: FitMemory | None = None
-    """What a row of a table takes while it is fitted; None: batches are read, or the data is no table."""
+    memory: FitMemory = IN_BATCHES
+    """What a row of a table takes while it is fitted; 0 where batches are read."""
 
     def code(self, parts: Iterable[FamilyPart]) -> list[str]:
         """Return the references of the family's code that a step runs, with what declares its arguments."""

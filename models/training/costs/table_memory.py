@@ -6,14 +6,14 @@ too high, so that nothing is refused that works.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 from models.cores import usable_memory
 from models.errors import DataError, UsageError
 from models.kinds.data_kind import PerDataKind
-from models.nets.catalogue import CATALOGUE, net_name, row_of
+from models.nets.catalogue import FAMILIES, net_name, row_of
 from models.project_spec.blocks import Data, Spec
 from models.project_spec.references import NetSort, sort_of_net
 from models.sources.delimiter import PARQUET
@@ -25,8 +25,6 @@ if TYPE_CHECKING:
 
 OTHERS = 0.8e9
 """Bytes of the loop's own process and of the one that holds torch for its children: .85 GB at 4e6 rows."""
-_COPIED_CELL, _COPIED_ROW = 4, 16
-"""A refit joins training and validation rows, which copies them."""
 _LEAST_CELLS = 1 << 24
 """Cells below which nothing is looked at: a gigabyte at most."""
 _LEAST_BYTES = 1 << 20
@@ -61,13 +59,11 @@ def fit_bytes(net: str, size: FitSize, base: Path, *, is_refit: bool) -> float:
         is_refit: Whether the model is fitted again with the validation rows.
     """
     memory = row_of(net).memory
-    if memory is None:
-        return 0.0
     width = len(size.categories)
     cells = sum(size.categories) if _HAS_ONE_HOT[sort_of_net(net)] and _is_one_hot(net, base) else width
     of_row = memory.row + memory.number * size.numbers + memory.category * cells + memory.output * size.outputs
     if is_refit:
-        of_row += _COPIED_ROW + _COPIED_CELL * (size.numbers + width)
+        of_row += memory.joined_row + memory.joined_cell * (size.numbers + width)
     return size.rows * of_row
 
 
@@ -109,7 +105,7 @@ def check_source(spec: Spec, base: Path) -> None:
         if rows * len(schema) < _LEAST_CELLS:
             return
         check_whole_table(spec.data, rows, len(schema))
-        if spec.data.kind != "table" or spec.data.deduplicate or spec.data.newest:
+        if spec.data.deduplicate or spec.data.newest:
             return
         columns = choose(schema, spec.data)
     except (*UNREADABLE, DataError):
@@ -117,7 +113,7 @@ def check_source(spec: Spec, base: Path) -> None:
     rows -= sum(_nulls(files, name) for name in spec.data.targets)
     numbers = len(columns.of("numeric"))
     size = FitSize(round(rows * (1 - spec.data.split.test)), numbers, [1] * (len(columns.inputs) - numbers))
-    check_fits(spec, size, base)
+    _FITS[spec.data.kind](spec, size, base)
 
 
 def _nulls(files: Sequence[Path], name: str) -> int:
@@ -141,12 +137,14 @@ def check_prepared(spec: Spec, preparation: Preparation, base: Path) -> None:
     Raises:
         UsageError: Says what is needed, what there is, and what would fit.
     """
-    if preparation.kind != "table":
-        return
     rows = preparation.rows["train"] + preparation.rows.get("validation", 0)
     size = FitSize(rows, preparation.num_numeric, preparation.cardinalities, preparation.num_outputs)
     if rows * (size.numbers + len(size.categories)) >= _LEAST_CELLS // 16:  # one-hot categories are many columns
-        check_fits(spec, size, base)
+        _FITS[preparation.kind](spec, size, base)
+
+
+def _accept(*_: object) -> None:
+    """Refuse nothing."""
 
 
 def check_fits(spec: Spec, size: FitSize, base: Path) -> None:
@@ -174,7 +172,15 @@ def check_fits(spec: Spec, size: FitSize, base: Path) -> None:
     )
 
 
-_IN_BATCHES = next(net for net, row in CATALOGUE.items() if row.by_descent and "table" in row.kinds)
+_IN_BATCHES = FAMILIES[-1]
+"""A net, which reads a large table in batches."""
+_FITS: PerDataKind[Callable[[Spec, FitSize, Path], None]] = {
+    "table": check_fits,
+    "image": _accept,
+    "series": _accept,
+    "text": _accept,
+}
+"""The memory of fits is foretold of tables; of series it follows from the features of their windows."""
 
 
 def check_whole_table(data: Data, rows: int, columns: int) -> None:
