@@ -56,6 +56,7 @@ WALKS = (
             "tasks.steps.validate",
             "tasks.steps.prepare",
             "tasks.steps.version",
+            "tasks.steps.profile",
             "tasks.steps.search",
             "tasks.steps.search_choice",
             "tasks.steps.train",

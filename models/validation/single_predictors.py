@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -24,12 +24,17 @@ MOST_ROWS = 100_000
 ROWS_A_BIN, MOST_BINS = 20, 200
 
 
+class ColumnScore(NamedTuple):
+    """A metric, and its value on validation rows."""
+
+    metric: str
+    value: float
+
+
 def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, float]:
     """Return the input columns of a table that alone predict a target almost perfectly, with their score.
 
-    Each column but texts is cut into bins or categories; the shares of classes, or the mean rank, in the training rows
-    of a bin predict its validation rows. The score is ROC AUC (mean over classes) or R2 of the ranks. Empty for other
-    kinds of data and for fewer than `FEWEST_ROWS` training or validation rows.
+    Empty for other kinds of data and for fewer than `FEWEST_ROWS` training or validation rows.
 
     Args:
         rows: The prepared rows; of more than `MOST_ROWS` every n-th counts.
@@ -39,15 +44,26 @@ def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, flo
     """
     step = -(-rows.num_rows // MOST_ROWS)
     rows = rows.take(np.arange(0, rows.num_rows, step)) if step > 1 else rows
+    scores = column_scores(rows, preparation, FEWEST_ROWS)
+    return {name: score.value for name, score in scores.items() if score.value >= LEAST_SCORE[score.metric]}
+
+
+def column_scores(rows: pa.Table, preparation: Preparation, fewest: int) -> dict[str, ColumnScore]:
+    """Return how well each input column of a table alone predicts the target; of several targets, the best of them.
+
+    Each column but texts is cut into bins or categories; the shares of classes, or the mean rank, in the training rows
+    of a bin predict its validation rows. The score is ROC AUC (mean over classes) or R2 of the ranks. Empty for other
+    kinds of data and for fewer than `fewest` training or validation rows.
+    """
     codes = rows.column(SPLIT_COLUMN).to_numpy()
     train, validation = (codes == SPLITS.index(split) for split in ("train", "validation"))
-    if preparation.kind != "table" or min(train.sum(), validation.sum()) < FEWEST_ROWS:
+    if preparation.kind != "table" or min(train.sum(), validation.sum()) < fewest:
         return {}
     weights = rows.column(WEIGHT_COLUMN).to_numpy() if WEIGHT_COLUMN in rows.column_names else np.ones(rows.num_rows)
     train_weights = weights[train]
     target_of, encoding = _TARGETS[preparation.task], preparation.target
     targets = [target_of(rows.column(name), encoding, train) for name in encoding.columns]
-    telling: dict[str, float] = {}
+    scores: dict[str, ColumnScore] = {}
     for name, cells in _cells(rows, preparation.inputs, train):
         num_cells = int(cells.max()) + 1
         counts = np.bincount(cells[train], train_weights, minlength=num_cells) + 1.0
@@ -58,10 +74,10 @@ def single_predictors(rows: pa.Table, preparation: Preparation) -> dict[str, flo
             ]
             predicted = ((np.stack(sums, axis=1) + prior) / counts[:, None])[cells[validation]]
             prediction = predicted if predicted.shape[1] > 1 else predicted[:, 0]
-            score = METRICS[metric].value(target[validation], prediction, weights[validation])
-            if score >= max(LEAST_SCORE[metric], telling.get(name, 0.0)):
-                telling[name] = float(score)
-    return telling
+            score = float(METRICS[metric].value(target[validation], prediction, weights[validation]))
+            if name not in scores or score > scores[name].value:
+                scores[name] = ColumnScore(metric, score)
+    return scores
 
 
 def _two_classes(column: pa.ChunkedArray, target: TargetEncoding, train: Array) -> _Target:

@@ -21,7 +21,7 @@ from models.errors import StoreError
 from models.report import overview_page
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
-from tasks.dashboard import api, buttons, loops, metrics, releases, session, versions
+from tasks.dashboard import api, buttons, data, loops, metrics, releases, session, versions
 from tasks.dashboard.guard import API, HEADERS, REPORT_POLICY, DashboardGuard
 from tasks.dashboard.session import Sessions, cookie_of, logout_token
 from tasks.host.http_guard import AccessRules, token_of
@@ -57,6 +57,7 @@ def application(workspace: Workspace, host: str, names: Iterable[str] = ()) -> S
         *loops.ROUTES,
         *versions.ROUTES,
         *releases.ROUTES,
+        *data.ROUTES,
         *buttons.ROUTES,
         *session.ROUTES,
         *api.ROUTES,

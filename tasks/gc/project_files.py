@@ -50,6 +50,10 @@ def _version(snapshot: Snapshot, project: str, path: Path) -> str:
     return snapshot.why(f"{project}/version:{path.stem}")
 
 
+def _data(snapshot: Snapshot, _: str, path: Path) -> str:
+    return snapshot.why(f"data:{path.stem}")
+
+
 def _finished(_: Snapshot, __: str, path: Path) -> str:
     return "the ids of its rows are in the prediction log" if (path / "done.json").exists() else ""
 
@@ -61,6 +65,7 @@ def _logged(_: Snapshot, __: str, ___: Path) -> str:
 PLACES = (
     FolderKind("step folders", "work/*/*", keep_days, _nothing),
     FolderKind("pages", "pages/*", keep_days, _shown_loop),
+    FolderKind("data pages", "data/*.json", lambda: 0.0, _data),
     FolderKind("rejected rows", "quarantine/*", history_days, _loop),
     FolderKind("data references", "references/*.json", history_days, _version),
     FolderKind("shadow logs", "shadows/*", history_days, _version),
@@ -68,7 +73,7 @@ PLACES = (
     FolderKind("predictions and labels", "predictions", history_days, _logged),
     FolderKind("predictions and labels", "labels", history_days, _logged),
 )
-OF_LOOPS = ("step folders", "pages", "rejected rows", "data references", "batch predictions")
+OF_LOOPS = ("step folders", "pages", "data pages", "rejected rows", "data references", "batch predictions")
 OTHERS = ("shadow logs", "predictions and labels")
 
 

@@ -1,4 +1,4 @@
-"""The report pages of each loop under its own address, whatever later loops write: `pages/LOOP/PAGE.html`."""
+"""The report pages of each loop, whatever later loops write: `pages/LOOP/PAGE.html`; and what each data is like."""
 
 from __future__ import annotations
 
@@ -15,6 +15,11 @@ PAGE_OF_STEP = {"card": "card", "validate-raw": "validation-raw", "validate-prep
 def page_of(state: Path, loop_id: str, name: str) -> Path:
     """Return the file of a loop's page; `state` is the project's folder under `.loopline/projects/`."""
     return state / FOLDER / loop_id / f"{name}.html"
+
+
+def data_file(state: Path, data_hash: str) -> Path:
+    """Return the file with what a version of the data is like; `data_hash` is DVC's hash of the prepared data."""
+    return state / "data" / f"{data_hash}.json"
 
 
 def keep_page(state: Path, loop_id: str, name: str, source: Path, epoch: int, maker: str = "") -> Path:

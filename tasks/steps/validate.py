@@ -19,6 +19,7 @@ from models.pipeline.records import StepRecord
 from models.project_spec.reserved_columns import ROW_COLUMN
 from models.sources.mapped import mapped_table
 from models.sources.read import read_table, write_table
+from models.validation.data_profile import without_values
 from models.validation.expectations import prepared_checks, raw_checks, reference
 from models.validation.single_predictors import single_predictors
 from tasks.loop.champion import champion_stays
@@ -126,6 +127,8 @@ def _validate(
     dataset = f"{loop.spec.name}/{stage}"
     outcome = expectations.run_checks(table, checks, loop.spec.name, dataset, spared, loop.project.folder)
     report = {**outcome.report, "stage": stage, "loop_id": loop.id}
+    if not loop.spec.data.show_rows:
+        report["results"] = without_values(report["results"])
     page = _publish(loop, folder, stage, report)
     counts = {
         "expectations": len(report["results"]),

@@ -13,6 +13,7 @@ from models.sources.mapped import mapped_table
 from tasks.loop.loop import Inputs, Loop, StepResult
 from tasks.mlflow.projection import DIGEST_CHARACTERS
 from tasks.state.outbox import LOOP_RUN
+from tasks.steps.profile import keep_profile
 from tasks.tools import dvc_repo
 
 CONTEXTS = {"train": "training", "validation": "validation", "test": "test"}
@@ -49,6 +50,7 @@ def version(loop: Loop) -> tuple[StepRecord, bool]:
     for split, context in CONTEXTS.items():
         if record.result["rows"].get(split):
             loop.outbox.dataset(LOOP_RUN, _dataset(loop.spec, record.result, split), context)
+    keep_profile(loop, record)
     loop.outbox.tags(LOOP_RUN, {"loopline.dataset": record.result["prepared"], "loopline.raw": record.result["raw"]})
     return record, was_done
 

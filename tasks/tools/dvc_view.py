@@ -69,6 +69,17 @@ def lost_objects(project: Project, file_hashes: Iterable[str]) -> list[Path]:
     return lost
 
 
+def cached_file(project: Project, data_hash: str, name: str) -> Path | None:
+    """Return where the cache has a file of the data with this hash; None: it has it no more, or never had."""
+    cache = cache_of(root_of(project)) / "files" / "md5"
+    with contextlib.suppress(OSError, ValueError, KeyError, TypeError):
+        listed = json.loads((cache / data_hash[:2] / data_hash[2:]).read_bytes())
+        digest = next((str(file["md5"]) for file in listed if file["relpath"] == name), "")
+        path = cache / digest[:2] / digest[2:]
+        return path if digest and path.is_file() else None
+    return None
+
+
 def cache_of(root: Path) -> Path:
     """Return the folder of DVC's cache that the repository's own configuration names."""
     folder = _configured(root, "cache", "dir")
