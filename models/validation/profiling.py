@@ -32,7 +32,6 @@ from models.project_spec.reserved_columns import (
     WEIGHT_COLUMN,
 )
 from models.readable import readable
-from models.sources.read import ROW_GROUP
 from models.validation.data_profile import (
     Categories,
     ColumnProfile,
@@ -47,6 +46,8 @@ from models.validation.single_predictors import ColumnScore, column_scores
 MOST_ROWS = 50_000
 """Rows that are counted; a share of one half is then known to half a percent."""
 MOST_COLUMNS = 200
+BATCH_ROWS = 1 << 16
+"""Rows that are in memory at a time."""
 MOST_BINS = 32
 MOST_VALUES = 12
 MOST_GROUPS = 8
@@ -187,7 +188,7 @@ def _spread(path: Path, columns: Sequence[str]) -> pa.Table:
     with pq.ParquetFile(path, memory_map=True) as file:
         step = max(1, -(-file.metadata.num_rows // MOST_ROWS))
         parts, start = [], 0
-        for batch in file.iter_batches(ROW_GROUP, columns=[*columns]):
+        for batch in file.iter_batches(BATCH_ROWS, columns=[*columns]):
             parts.append(batch.take(pa.array(np.arange(-start % step, batch.num_rows, step))) if step > 1 else batch)
             start += batch.num_rows
         schema = pa.schema([file.schema_arrow.field(name) for name in columns])
@@ -332,7 +333,7 @@ def _scanned(
     has_ids = IDENTITY_COLUMN in stored
     with pq.ParquetFile(path, memory_map=True) as file:
         columns = [ROW_COLUMN, SPLIT_COLUMN, *([IDENTITY_COLUMN] if has_ids else [])]
-        for batch in file.iter_batches(ROW_GROUP, columns=columns):
+        for batch in file.iter_batches(BATCH_ROWS, columns=columns):
             positions, codes = batch.column(ROW_COLUMN).to_numpy(), batch.column(SPLIT_COLUMN).to_numpy()
             for row in np.flatnonzero(np.isin(positions, places)):
                 splits[int(positions[row])] = SPLITS[codes[row]] if 0 <= codes[row] < len(SPLITS) else ""

@@ -114,7 +114,7 @@ def test_a_target_of_numbers_is_cut_into_thirds_and_many_classes_into_the_larges
 
 def test_large_tables_are_counted_by_evenly_spread_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(profiling, "MOST_ROWS", 100)
-    monkeypatch.setattr(profiling, "ROW_GROUP", 64)
+    monkeypatch.setattr(profiling, "BATCH_ROWS", 64)
     monkeypatch.setattr(profiling, "LEAST_HASHES", 32)
     monkeypatch.setattr(profiling, "MOST_COLUMNS", 2)
     profile = profiled(tmp_path, columns(), id="code")
