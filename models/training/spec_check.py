@@ -25,8 +25,8 @@ from models.project_spec.search import Dimension, Search
 from models.project_spec.user_code import check_own_code, factory_of
 from models.sources.schemes import scheme_of
 from models.sources.source import Source
+from models.training.costs.source_memory import check_source
 from models.training.costs.spec_memory import check_weights
-from models.training.costs.table_memory import check_source
 from models.training.families import FURTHER, families_of, search_space
 from models.training.search_space import FOLDS, MEMBERS, NET, WEIGHT, check_space, with_params
 from models.training.tree_parameters import (

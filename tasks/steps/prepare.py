@@ -15,7 +15,7 @@ from models.judge.held_out import check_measurable
 from models.ngrams.model import NGRAMS_FILE
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
-from models.training.costs.table_memory import check_raw
+from models.training.costs.whole_tables import check_raw
 from models.validation.unseen_categories import unseen_categories
 from tasks.host import memory
 from tasks.loop.loop import Inputs, Loop, StepResult

@@ -70,7 +70,7 @@ def _reports(workspace: Workspace) -> list[_Report]:
     """Return the reports that lie on this machine, those of rejected data too, in the order of their time."""
     reports = {}
     projects = workspace.state / "projects"
-    for path in (*projects.glob("*/work/validate-*/*/report.json"), *projects.glob("*/quarantine/*/*/report.json")):
+    for path in (*projects.glob("*/work/*/*/report.json"), *projects.glob("*/quarantine/*/*/report.json")):
         content = read_json(path)
         stage = content.get("stage", path.parent.name)
         loop = content.get("loop_id", path.parent.parent.name)

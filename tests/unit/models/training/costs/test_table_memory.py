@@ -1,16 +1,14 @@
-"""What cannot hold a table is refused by the footers of its files, and again by its prepared rows."""
+"""A family that cannot hold a table is refused by its rows and columns."""
 
 from pathlib import Path
 from typing import Any
 
-import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 
 from models.errors import UsageError
 from models.project_spec.blocks import Spec
 from models.training.costs import table_memory
-from models.training.costs.table_memory import FitSize, check_fits, check_source, check_whole_table, fit_bytes
+from models.training.costs.table_memory import FitSize, check_fits, fit_bytes
 
 GIGABYTE = 1e9
 LARGE = FitSize(rows=40_000_000, numbers=16, categories=[10] * 4)
@@ -65,49 +63,3 @@ def test_the_sample_that_is_named_fits() -> None:
     check_fits(spec_of("trees"), LARGE._replace(rows=rows), Path())
     with pytest.raises(UsageError):
         check_fits(spec_of("trees"), LARGE._replace(rows=rows + rows // 100), Path())
-
-
-@pytest.fixture
-def parquet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.setattr(table_memory, "_LEAST_CELLS", 1)
-    monkeypatch.setattr(table_memory, "_LEAST_BYTES", 1)
-    rows = pa.table({"x": [1.0, 2.0] * 500, "c": ["a", "b"] * 500, "y": [0, None] * 500})
-    pq.write_table(rows, tmp_path / "rows.parquet")
-    return tmp_path
-
-
-def test_a_file_is_refused_by_its_footer_and_rows_without_a_target_do_not_count(
-    parquet: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(table_memory, "usable_memory", lambda: 1e4)
-    with pytest.raises(UsageError, match="for 425 training and validation rows of 2 inputs"):
-        check_source(spec_of("trees"), parquet)
-    check_source(spec_of("trees", deduplicate=True), parquet)  # how many rows stay is not known
-    monkeypatch.setattr(table_memory, "usable_memory", lambda: 1e6)
-    check_source(spec_of("trees"), parquet)
-
-
-def test_other_files_and_absent_ones_are_not_looked_at(parquet: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(table_memory, "usable_memory", lambda: 1.0)
-    (parquet / "rows.csv").write_text("x,y\n1,2\n")
-    check_source(spec_of("trees", source="rows.csv"), parquet)
-    check_source(spec_of("trees", source="none.parquet"), parquet)
-
-
-@pytest.mark.usefixtures("four_gigabytes")
-@pytest.mark.parametrize(
-    ("data", "message"),
-    [
-        ({"features": {"make": "./own.py:make"}}, r"data\.features\.make: \./own\.py:make gets all rows at once"),
-        (
-            {"kind": "series", "window": {"length": 4}, "split": {"by": "time", "column": "day"}},
-            r"data\.kind: series is prepared as a whole",
-        ),
-    ],
-)
-def test_what_needs_the_whole_table_is_refused(data: dict[str, Any], message: str) -> None:
-    block = spec_of(**data).data
-    check_whole_table(block, 1_000_000, 20)
-    with pytest.raises(UsageError, match=message):
-        check_whole_table(block, 40_000_000, 20)
-    check_whole_table(spec_of().data, 40_000_000, 20)
