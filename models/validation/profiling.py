@@ -54,7 +54,7 @@ MOST_GROUPS = 8
 """As many as a chart has colours."""
 NUM_SHOWN, MOST_SHOWN_COLUMNS, MOST_CHARACTERS = 50, 40, 120
 MOST_PICTURES = 5_000
-"""Among so many first pictures the shown ones lie: to read more takes seconds."""
+"""Among so many first pictures the shown ones lie, since all before the last of them are read."""
 PICTURE_PIXELS = 96
 LEAST_HASHES = 2048
 """The number of shared rows is then known to some 2 %."""
@@ -103,7 +103,7 @@ def profile_of(raw: Path, prepared: Path, data: Data) -> DataProfile:
         prepared: The prepared folder.
         data: The spec's data block.
 
-    Cost: 0.1 CPU-s for 1,000 rows of 20 columns; 3 to 10 for a million and more.
+    Cost: 0.04 CPU-s for 1,000 rows of 20 columns, 1.9 for a million.
     """
     preparation = Preparation.load_schema(prepared)
     schema, num_raw = pq.read_schema(raw), pq.read_metadata(raw).num_rows
