@@ -112,9 +112,9 @@ def prepared_checks(
     return [*checks, *_of_spec(data, "prepared"), *_against(reference, preparation.column_inputs, seasonal)]
 
 
-def reference(rows: pa.Table, preparation: Preparation) -> dict[str, Any]:
+def reference(rows: pa.Table, inputs: Sequence[InputRecord]) -> dict[str, Any]:
     """Return the row count of prepared rows, and each input column's missing share and distribution, as plain data."""
-    columns = {part.name: _COMPARED[part.form].shape(rows.column(part.name)) for part in preparation.column_inputs}
+    columns = {part.name: _COMPARED[part.form].shape(rows.column(part.name)) for part in inputs}
     return {"rows": rows.num_rows, "columns": columns}
 
 

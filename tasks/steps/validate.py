@@ -92,7 +92,7 @@ def _act(loop: Loop, inputs: Inputs, folder: Path) -> StepResult:
             f"validate-prepared: column {name!r} alone predicts the target almost perfectly ({score:.4g} of 1 on "
             "validation rows): is it known before the target is? If not, put it into data.features.drop (warning)"
         )
-    write_json(folder / REFERENCE_FILE, reference(rows, preparation))
+    write_json(folder / REFERENCE_FILE, reference(rows, preparation.column_inputs))
     outcome.outputs.append(folder / REFERENCE_FILE)
     return outcome
 

@@ -44,7 +44,7 @@ def test_prepared_rows_are_checked_for_splits_and_classes(make_spec, run_prepare
 def test_the_champions_data_is_a_warning_per_column(make_spec, run_prepare, rows):
     spec = make_spec()
     folder, made = run_prepare(rows, spec)
-    known = json.loads(json.dumps(reference(read_table(folder / ROWS_FILE), made)))
+    known = json.loads(json.dumps(reference(read_table(folder / ROWS_FILE), made.column_inputs)))
     checks = [check for check in prepared_checks(spec.data, made, known) if check.origin == "champion"]
     assert {check.severity for check in checks} == {"warn"}
     compared = {check.arguments["column"] for check in checks if "kl_divergence" in check.expectation}
@@ -55,7 +55,7 @@ def test_the_champions_data_is_a_warning_per_column(make_spec, run_prepare, rows
 
 def test_a_column_that_is_new_since_the_champion_or_changed_its_kind_is_not_compared(make_spec, run_prepare, rows):
     folder, made = run_prepare(rows, make_spec(features={"columns": ["count"]}))
-    known = reference(read_table(folder / ROWS_FILE), made)
+    known = reference(read_table(folder / ROWS_FILE), made.column_inputs)
     spec = make_spec(features={"kinds": {"count": "categorical"}})
     _, made = run_prepare(rows, spec)
     checks = [check for check in prepared_checks(spec.data, made, known) if check.origin == "champion"]
@@ -67,7 +67,7 @@ def test_a_column_that_is_new_since_the_champion_or_changed_its_kind_is_not_comp
 
 def test_the_reference_is_a_distribution_that_sums_to_one(make_spec, run_prepare, rows):
     folder, made = run_prepare(rows.append_column("same", pa.array([1.0] * 200)), make_spec())
-    known = reference(read_table(folder / ROWS_FILE), made)
+    known = reference(read_table(folder / ROWS_FILE), made.column_inputs)
     assert known["rows"] == 200
     number = known["columns"]["number"]
     assert number["missing"] == pytest.approx(12 / 200)
