@@ -100,7 +100,7 @@ def _write_suite(context: Any, report: _Report) -> Any:
     """Write the checks of a report as a suite.
 
     Queries and a team's own classes are named in the suite's notes instead: Great Expectations asks no data frame by
-    SQL, and reads no suite with a class that its reader has not imported.
+    SQL, and drops the check of a class that its reader has not imported.
     """
     results = report.content["results"]
     left_out = [name for name in (result["expectation"] for result in results) if name == QUERY or is_own_code(name)]

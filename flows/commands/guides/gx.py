@@ -15,8 +15,6 @@ def command() -> None:
     suites and checkpoints by project and stage, and validation results by loop.
 
     Example: loopline gx
-
-    Example: loopline gx && ls .loopline/gx/expectations
     """
     from tasks.tools.expectations_context import write_context
 
