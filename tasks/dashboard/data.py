@@ -11,7 +11,6 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 
-from models.errors import LooplineError
 from models.report.data_pages.page import DataVersion, PageContext, render_against, render_data, render_list
 from models.validation.data_profile import DataProfile
 from tasks.dashboard.data_versions import find_data, newest_data
@@ -19,7 +18,7 @@ from tasks.dashboard.session import logout_token
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.loop_pages import data_file
 from tasks.operations import overview
-from tasks.operations.spec_cache import current_spec
+from tasks.operations.spec_cache import shows_rows
 from tasks.state import shared_files
 from tasks.tools import dvc_view
 
@@ -103,12 +102,8 @@ def _with_source(workspace: Workspace, version: DataVersion) -> DataVersion:
 
 
 def _shows_rows(workspace: Workspace, version: DataVersion) -> bool:
-    """Return whether the project's spec of today lets rows be shown; not if it cannot be read."""
     project = overview.project_named(workspace, version.project)
-    try:
-        return project is not None and current_spec(project).data.show_rows
-    except LooplineError:
-        return False
+    return project is not None and shows_rows(project)
 
 
 def _file(workspace: Workspace, version: DataVersion, name: str) -> Path | None:

@@ -47,7 +47,7 @@ def _ask_begin(project: ProjectFacts, query: Mapping[str, str], *, action: str) 
         use, before = f"as a shadow of version {champion.number}", plan.shadow
     else:
         share = _share(query.get("percent", ""))
-        shown["share"] = f"{share:g}"
+        shown["percent"] = f"{100 * share:g}"
         lines = [f"Version {champion.number} answers the rest. The trial ends with the champion, or when it is ended."]
         use, before = f"for {100 * share:g} % of the requests", plan.canary.version if plan.canary else None
     if before:
@@ -67,13 +67,12 @@ def _share(text: str) -> float:
 
 
 def _begin(workspace: Workspace, project: ProjectFacts, form: FormData, *, action: str) -> ActionResult:
-    share = text_of(form, "share")
     request = ActionRequest.model_validate(
         {
             "action": action,
             "model": project.name,
             "version": text_of(form, "version"),
-            "share": float(share) if share else None,
+            "share": _share(text_of(form, "percent")) if action == "canary" else None,
             "move": _shown_move(form),
             "reason": reason_of(form),
         }

@@ -22,6 +22,7 @@ from tasks.host.workspace import Workspace
 from tasks.mlflow import model_cache
 from tasks.mlflow.model_cache import stored_file
 from tasks.operations.overview import name_of, overview
+from tasks.operations.spec_cache import shows_rows
 from tasks.platform.report_pages import PAGE_NAMES, loop_pages, loop_path_of
 from tasks.state.champion_moves import moves_of
 from tasks.state.versions import StoredVersion, version_of, versions_of
@@ -80,7 +81,7 @@ def worst(request: Request) -> Response:
     version = stored_version(workspace, project.name, request.path_params["version"]).registered
     path = file_of(workspace, project.name, version, WORST_FILE)
     examples = WorstExamples.model_validate_json(path.read_bytes()) if path else None
-    if examples and not api.project_of(request).spec().data.show_rows:  # it may say so only since
+    if examples and not shows_rows(api.project_of(request)):  # it may say so only since
         hidden = [WorstExample(loss=example.loss) for example in examples.examples]
         examples = examples.model_copy(update={"shows_rows": False, "examples": hidden})
     html = render_worst(project.name, version, examples, project.loop, seen.at, logout_token(request))

@@ -91,6 +91,14 @@ def current_spec(project: Project, documents: SpecDocuments | None = None) -> Sp
     return spec
 
 
+def shows_rows(project: Project) -> bool:
+    """Return whether the project's spec of today lets pages show rows; not if it cannot be read."""
+    try:
+        return current_spec(project).data.show_rows
+    except LooplineError:
+        return False
+
+
 def current_specs(workspace: Workspace, projects: list[Project], hashes: Hashes) -> list[Spec | LooplineError]:
     """Return the current spec of each project, or the error if it cannot be read."""
     documents = SpecDocuments(workspace, hashes)

@@ -308,7 +308,8 @@ def test_a_trial_is_asked_with_what_it_means_and_wrong_values_are_named(browser:
     assert re.findall(r"<option>(\d)</option>", page.text) == ["3", "1"] * 2
     asked = browser.get("/projects/tiny/canary?version=3&percent=12.5")
     assert "Try version 3 of tiny for 12.5 % of the requests?" in asked.text
-    assert {"version": "3", "share": "0.125"}.items() <= fields_of(asked.text).items()
+    assert {"version": "3", "percent": "12.5"}.items() <= fields_of(asked.text).items()
+    assert browser.post("/projects/tiny/canary", {**fields_of(asked.text), "percent": "nan"}).status == 422
     for query, words in {
         "canary?version=3&percent=100": "percent above 0 and below 100",
         "canary?version=2&percent=5": "is the champion and answers already",
