@@ -166,7 +166,7 @@ def without_a_class(targets: pa.Table, codes: np.ndarray, data: Data, goal: Goal
 def _is_continuous(column: pa.ChunkedArray) -> bool:
     if not is_number(column.type):
         return False
-    values = scratch.first_values(column, MAX_INTEGER_CLASSES).drop_null()
+    values = scratch.first_values(column, MAX_INTEGER_CLASSES + 1).drop_null()  # one of them may be null
     if pa.types.is_integer(column.type):
         return len(values) > MAX_INTEGER_CLASSES
     return len(values) != 2 or not pc.all(pc.equal(values, pc.round(values.cast(pa.float64())))).as_py()

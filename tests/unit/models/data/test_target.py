@@ -2,7 +2,7 @@ import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.target import infer_task, is_on_log_scale
+from models.data.target import MAX_INTEGER_CLASSES, infer_task, is_on_log_scale
 from models.errors import DataError
 
 
@@ -38,6 +38,11 @@ def test_numbers_are_a_regression_where_the_goal_is_for_numbers_alone(make_spec,
     assert {infer_task(targets(values), data, metric) for metric in ("mae", "r2", "pinball_0.9")} == {"regression"}
     assert "regression" not in {infer_task(targets(values), data, metric) for metric in (None, "roc_auc", "./own.py:f")}
     assert infer_task(targets(["a", "b"]), data, "mae") == "binary", "refused later: no text is a number"
+
+
+def test_a_gap_is_no_value_of_a_target_that_is_counted_in_parts(make_spec, monkeypatch):
+    monkeypatch.setattr("models.scratch.PART", MAX_INTEGER_CLASSES + 1)
+    assert infer_task(targets([None, *range(MAX_INTEGER_CLASSES + 1)]), make_spec().data) == "regression"
 
 
 def test_the_spec_has_the_last_word_where_it_can(make_spec):
