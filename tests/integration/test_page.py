@@ -17,6 +17,9 @@ from pathlib import Path
 
 import pytest
 
+from models.files import sha256, write_text
+from models.judge.worst_rows import WORST_FILE, WorstExample, WorstExamples
+from models.serving.registry import FILES
 from models.triggers.signal import Decision, Signal
 from tasks.host import stores
 from tasks.host.http_guard import OVERVIEW_HOST, OVERVIEW_PROXY, token_path
@@ -111,13 +114,23 @@ def place(empty_store: Path, tmp_path_factory: pytest.TempPathFactory) -> Iterat
     registry = open_registry(made, "tiny")
     run = client().create_run(experiment_id(client(), made, "tiny")).info
     for number in ("1", "2", "3"):
-        registry.create(f"k{number}", f"{run.artifact_uri}/m", run.run_id, None, {"loopline.metric": "auc=0.7"}, "")
+        tags = {"loopline.metric": "auc=0.7", **(stored_files(made) if number == "1" else {})}
+        registry.create(f"k{number}", f"{run.artifact_uri}/m", run.run_id, None, tags, "")
     registry.promote("1", None, reason="First")
     registry.promote("2", "1", reason="Better")
     registry.judge("3", {})
     yield made
     os.environ.clear()
     os.environ.update(before)
+
+
+def stored_files(workspace: Workspace) -> dict[str, str]:
+    """Files of version 1 as the cache holds them; return the tag with their hashes."""
+    worst = WorstExamples(loss="bits", num_samples=9, examples=[WorstExample(row=7, loss=2.5, values={"<b>": "<i>"})])
+    folder = workspace.cache / "models" / "tiny" / "1"
+    write_text(folder / WORST_FILE, worst.model_dump_json())
+    write_text(folder / "spec.json", '{"train": {"lr": 0.125}}')
+    return {FILES: json.dumps({path.name: sha256(path) for path in folder.iterdir()})}
 
 
 @contextlib.contextmanager
@@ -213,6 +226,29 @@ def test_each_version_has_an_address_of_its_own(browser: Browser) -> None:
     assert (both.status, "the same lock file" in both.text) == (200, True)
     assert browser.get("/projects/tiny/versions/2?against=4").status == 404
     assert browser.get("/projects/tiny/versions/2/files/model.onnx").status == 404
+    assert browser.get("/projects/tiny/versions/1/files/spec.json").text == '{"train": {"lr": 0.125}}'
+    assert browser.get(f"/projects/tiny/versions/1/files/{WORST_FILE}").status == 404
+
+
+def test_worst_rows_follow_the_spec_of_today(browser: Browser, place: Workspace) -> None:
+    path, worst = place.project("tiny").spec_path, "/projects/tiny/versions/1/worst"
+    before = path.read_text()
+    assert {"&lt;b&gt;", "&lt;i&gt;"} <= set(re.findall(r"<t[hd]>([^<]*)<", browser.get(worst).text))
+    try:
+        for spec in (before.replace("target: y", "target: y, show_rows: false"), "data: ["):
+            path.write_text(spec)
+            shown = browser.get(worst)
+            assert (shown.status, "2.5" in shown.text, "&lt;i&gt;" in shown.text) == (200, True, False)
+    finally:
+        path.write_text(before)
+    assert "They were not stored with this version" in browser.get("/projects/tiny/versions/2/worst").text
+
+
+def test_an_open_release_page_gets_its_changes(browser: Browser) -> None:
+    with contextlib.closing(http.client.HTTPConnection("127.0.0.1", browser.port, timeout=60)) as connection:
+        connection.request("GET", "/projects/tiny/releases/events", headers={"Cookie": browser.cookie})
+        answer = connection.getresponse()
+        assert (answer.readline(), answer.readline()[:6]) == (b"event: loop\n", b"data: ")
 
 
 def test_answers_forbid_scripts_and_frames_and_say_little_of_the_server(browser: Browser) -> None:
@@ -309,7 +345,8 @@ def test_a_trial_is_asked_with_what_it_means_and_wrong_values_are_named(browser:
     asked = browser.get("/projects/tiny/canary?version=3&percent=12.5")
     assert "Try version 3 of tiny for 12.5 % of the requests?" in asked.text
     assert {"version": "3", "percent": "12.5"}.items() <= fields_of(asked.text).items()
-    assert browser.post("/projects/tiny/canary", {**fields_of(asked.text), "percent": "nan"}).status == 422
+    for wrong in ("", "nan", "abc"):  # a form that was written by hand begins nothing
+        assert browser.post("/projects/tiny/canary", {**fields_of(asked.text), "percent": wrong}).status == 422
     for query, words in {
         "canary?version=3&percent=100": "percent above 0 and below 100",
         "canary?version=2&percent=5": "is the champion and answers already",
