@@ -129,7 +129,7 @@ def test_kill_9_under_load_loses_no_acknowledged_prediction_and_doubles_none(wor
     assert len(scores) == len(logged), "none is there twice"
     assert {one: logged.get(one) for one in answered} == pytest.approx(answered)
     assert len(logged) - len(answered) <= sum(client.asked - len(client.answered) for client in clients)
-    assert killed["compactor"] > 1
+    assert killed["compactor"] >= min(2, (kills - 1) // 4)
     labelled = [row["id"] for table in label_store(state).scan() for row in table.to_pylist()]
     assert len(labelled) == len(set(labelled))
     assert set().union(*(client.labelled for client in clients)) <= set(labelled)

@@ -217,21 +217,22 @@ def test_a_new_project_sees_the_tables_of_postgres_that_its_user_may_read(
     with psycopg.connect(warehouse, autocommit=True) as connection:
         connection.execute(
             'create role reader login; create schema "s ""x"""; create table "s ""x"""."Big T" as '
-            "select generate_series(1, 100) as id; create table hidden (id int); analyze orders; "
-            'grant usage on schema "s ""x""" to reader; grant select on "s ""x"""."Big T", orders to reader'
+            "select generate_series(1, 100) as id; create table hidden (id int); "
+            "create table sales as select i as id, i as x, i as y from generate_series(1, 100000) i; analyze sales; "
+            'grant usage on schema "s ""x""" to reader; grant select on "s ""x"""."Big T", sales to reader'
         )
     monkeypatch.setenv("READER_URL", warehouse.replace("loopline@", "reader@"))
     with pytest.raises(UnnamedTableError) as caught:
         query_origin("${READER_URL}", None, tmp_path)
     tables = [(table.text, table.size) for table in caught.value.tables]
-    assert tables == [("orders", "100,000 rows, 3 columns"), ('s "x".Big T', "100 rows, 1 column")]
+    assert tables == [("sales", "100,000 rows, 3 columns"), ('s "x".Big T', "100 rows, 1 column")]
     assert query_origin('${READER_URL}#s "x".Big T', None, tmp_path).sample.num_rows == 100
     with pytest.raises(UsageError, match=r"got the table 'hidden', expected one that its user may read"):
         query_origin("${READER_URL}#hidden", None, tmp_path)
     with pytest.raises(DataError, match="its user may not read that: grant select to it"):
         query_origin("${READER_URL}", "select * from hidden", tmp_path)
     monkeypatch.setattr(tables_of_databases, "CELLS", 30_000)
-    sample = query_origin("${READER_URL}#public.orders", None, tmp_path).sample
+    sample = query_origin("${READER_URL}#public.sales", None, tmp_path).sample
     ids = sample.table.column("id").to_pylist()
     assert (sample.num_rows, sample.num_first, len(ids)) == (100_000, 2_500, len(set(ids)))
     assert len(ids) > 5_000

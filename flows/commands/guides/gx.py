@@ -15,6 +15,8 @@ def command() -> None:
     suites and checkpoints by project and stage, and validation results by loop.
 
     Example: loopline gx
+
+    Example: LOOPLINE_HOME=shared loopline gx
     """
     from tasks.tools.expectations_context import write_context
 
