@@ -158,6 +158,8 @@ def unique(values: NDArray[Any]) -> NDArray[Any]:
 
 def first_values(column: pa.ChunkedArray, most: int) -> pa.Array:
     """Return the different values of a column as they first occur; of more than `most` those of its first parts."""
+    if pa.types.is_float16(column.type):
+        column = column.cast(pa.float32())  # Arrow tells no half floats apart
     values = pc.unique(column.slice(0, 0))
     for part in parts(len(column)):
         values = pc.unique(pa.chunked_array([values, pc.unique(_slice(column, part))], column.type))

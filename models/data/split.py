@@ -180,11 +180,16 @@ def times(column: pa.ChunkedArray, name: str) -> np.ndarray:
     """Return a time column as sortable numbers: int64 microseconds for dates and ISO text, numbers unchanged.
 
     Raises:
-        DataError: A text is no ISO date.
+        DataError: A text is no ISO date, or the column has times of day alone.
     """
     kind = column.type
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
+    if pa.types.is_time(kind):
+        raise DataError(
+            f"data.split.column {name!r}: got times of day, which do not order the rows of several days: name a column "
+            "of dates, or of dates with times"
+        )
     if pa.types.is_string(kind) or pa.types.is_large_string(kind):
         column = parsed_times(column, f"data.split.column {name!r}")
     elif pa.types.is_date(kind):

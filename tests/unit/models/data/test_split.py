@@ -185,6 +185,8 @@ def test_times_may_be_dates_text_or_numbers(column):
 def test_text_that_is_no_date_is_refused_with_the_cure():
     with pytest.raises(DataError, match=r"data\.split\.column 'when': got 'yesterday'.*a source function"):
         times(pa.chunked_array([["2024-05-31", "yesterday", "2024-06-01"]]), "when")
+    with pytest.raises(DataError, match="got times of day"):
+        times(pa.chunked_array([pa.array([1, 2], pa.time32("s"))]), "when")
 
 
 @given(
