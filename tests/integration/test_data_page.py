@@ -25,7 +25,8 @@ from tasks.host.workspace import Workspace
 from tasks.loop.loop_pages import data_file
 from tasks.state.step_records import StepRecords
 from tasks.steps.profile import keep_profile
-from tests.integration.test_links import CHROMIUM, QUIET, bearer
+from tests.chromium import chromium
+from tests.integration.test_links import bearer
 from tests.integration.test_page import serving
 
 if TYPE_CHECKING:
@@ -111,16 +112,8 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
 
 @pytest.fixture
 def browser() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no browser at {CHROMIUM}: `apt-get install chromium`")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
-        try:
-            yield running
-        finally:
-            running.close()
+    with chromium() as running:
+        yield running
 
 
 def serious(page: Page) -> list[str]:

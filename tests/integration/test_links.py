@@ -26,6 +26,7 @@ from tasks.loop.history import LoopRecord, save_loop
 from tasks.mlflow.client import client
 from tasks.mlflow.delivery import experiment_id
 from tasks.prefect import events
+from tests.chromium import chromium
 from tests.integration.test_page import serving
 from tests.told_facts import findings, window
 from tests.unit.models.monitoring.conftest import breach
@@ -34,12 +35,6 @@ from tests.unit.models.report.test_validation import MET, report
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser
-
-CHROMIUM = Path("/usr/bin/chromium")
-QUIET = (
-    "--headless --no-sandbox --disable-gpu --disable-quic --no-first-run --disable-background-networking "
-    "--disable-component-update --disable-sync"
-)
 LINKS = "[...document.querySelectorAll('a')].map(a => [a.getAttribute('href') ?? '', a.href, a.innerText])"
 PARTS = "[...document.querySelectorAll('[id]')].map(part => part.id)"
 """All at once: each question to the browser takes CPU, and the pages have hundreds of links."""
@@ -120,16 +115,8 @@ def _findings(name: str, state: str) -> MonitoringReport:
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     """Debian's chromium, or none."""
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no browser at {CHROMIUM}: `apt-get install chromium`")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
-        try:
-            yield running
-        finally:
-            running.close()
+    with chromium() as running:
+        yield running
 
 
 def bearer(place: Workspace) -> dict[str, str]:

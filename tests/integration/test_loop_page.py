@@ -16,7 +16,8 @@ from tasks.host import processes, stores
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LoopRecord, save_loop
 from tasks.state.outbox import LOOP_RUN, Outbox
-from tests.integration.test_links import CHROMIUM, QUIET, bearer
+from tests.chromium import chromium
+from tests.integration.test_links import bearer
 from tests.integration.test_page import serving
 
 if TYPE_CHECKING:
@@ -63,16 +64,8 @@ def epoch(box: Outbox, run: str, number: int) -> None:
 
 @pytest.fixture
 def browser() -> Iterator[Browser]:
-    if not CHROMIUM.exists():
-        pytest.skip(f"there is no browser at {CHROMIUM}: `apt-get install chromium`")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=CHROMIUM, args=QUIET.split())
-        try:
-            yield running
-        finally:
-            running.close()
+    with chromium() as running:
+        yield running
 
 
 def test_an_open_page_follows_the_loop_over_a_restart_of_its_server(place: Workspace, browser: Browser) -> None:
