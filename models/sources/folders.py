@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from urllib.parse import unquote
 
 import pyarrow as pa
@@ -14,6 +14,7 @@ from models.sources.delimiter import PARQUET, SUFFIXES, TEXT
 from models.sources.formats import FORMATS, IN_FOLDERS
 from models.sources.packed import split_part, suffix_of
 from models.sources.picture_folders import SUFFIXES as PICTURES
+from models.sources.picture_folders import is_of_classes
 from models.sources.readers.delta import delta_files, is_delta
 
 READABLE = (
@@ -65,6 +66,8 @@ def data_files(source: Path, *, is_text: bool = False) -> list[Path]:
     parquet, csv, text, pictures, further = _by_kind(files, (PARQUET, SUFFIXES, TEXT, PICTURES, IN_FOLDERS))
     if is_text:
         parquet, csv, further, pictures = [], [], [], []
+    if is_of_classes(_below(source, pictures), _below(source, parquet or csv or further)):
+        return pictures
     if parquet and csv:
         raise DataError(
             f"{source}: got {len(parquet)} Parquet files, such as {parquet[0].name}, and {len(csv)} of CSV, such as "
@@ -75,6 +78,10 @@ def data_files(source: Path, *, is_text: bool = False) -> list[Path]:
             f"{source}: got no file to read in it, expected {READABLE}; names with . or _ in front are none"
         )
     return parquet or csv or further or pictures or text
+
+
+def _below(folder: Path, files: Sequence[Path]) -> list[PurePosixPath]:
+    return [PurePosixPath(path.relative_to(folder).as_posix()) for path in files]
 
 
 def _by_kind(files: Sequence[Path], kinds: Sequence[tuple[str, ...]]) -> list[list[Path]]:

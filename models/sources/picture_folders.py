@@ -25,6 +25,19 @@ def is_picture(path: Path | PurePosixPath) -> bool:
     return path.suffix.lower() in SUFFIXES
 
 
+def is_of_classes(pictures: Sequence[PurePosixPath], tables: Sequence[PurePosixPath]) -> bool:
+    """Return whether pictures lie in folders of their classes though there are tables too: all are in some classes.
+
+    A table beside these folders or above the pictures names them, and tables in all folders are the rows.
+
+    Args:
+        pictures: Their paths below the folder that is read.
+        tables: Those of the tables there.
+    """
+    classes = {_class_of(name) for name in pictures}
+    return bool(tables) and len(classes) > 1 and {_class_of(name) for name in tables} < classes - {None}
+
+
 def picture_table(folder: Path, files: Sequence[Path]) -> pa.Table:
     """Return the paths of a folder's pictures, in the order of their names, with their classes.
 

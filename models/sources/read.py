@@ -82,7 +82,7 @@ def read_source(
         table = source
     else:
         table = _from_frame(source, display_name)
-    return _checked(without_views(table), display_name)
+    return _checked(with_plain_types(table), display_name)
 
 
 def write_table(table: pa.Table, path: Path) -> None:
@@ -232,13 +232,13 @@ def _read_file(path: Path, rules: CsvRules) -> pa.Table:
     suffix = suffix_of(path)
     if suffix in SUFFIXES:
         return _read_csv(path, rules)
-    return without_views(FORMATS.get(suffix, read_table)(path))
+    return with_plain_types(FORMATS.get(suffix, read_table)(path))
 
 
 def _read_folder(folder: Path, rules: CsvRules, is_text: bool) -> pa.Table:
     files = data_files(folder, is_text=is_text)
     if is_delta(folder) and not is_text:
-        return without_views(read_delta(folder))
+        return with_plain_types(read_delta(folder))
     if is_picture(files[0]):
         return picture_table(folder, visible_files(folder))
     if is_text_file(files[0]):
@@ -390,12 +390,16 @@ def _from_frame(source: Any, display_name: str) -> pa.Table:
         ) from error
 
 
-def without_views(table: pa.Table) -> pa.Table:
-    """Convert string views to strings: Arrow computes little on views (pyarrow 25), and polars may return them."""
+def with_plain_types(table: pa.Table) -> pa.Table:
+    """Convert types on which Arrow computes little (pyarrow 25): string views of polars to strings, half floats."""
     for position, field in enumerate(table.schema):
-        if pa.types.is_string_view(field.type):
-            table = table.set_column(position, field.name, table.column(position).cast(pa.string()))
+        if kind := _PLAIN.get(field.type):
+            column = scratch.by_parts(table.column(position), partial(pa.ChunkedArray.cast, target_type=kind))
+            table = table.set_column(position, field.name, column)
     return table
+
+
+_PLAIN: dict[pa.DataType, pa.DataType] = {pa.string_view(): pa.string(), pa.float16(): pa.float32()}
 
 
 def _checked(table: pa.Table, display_name: str) -> pa.Table:

@@ -20,7 +20,7 @@ def identity(source: Source, _: Hashes, last: Parts | None) -> Parts:
         StoreError: It cannot be reached or read.
         DataError: There is nothing to read, or nothing that tells its version.
     """
-    from models.sources.picture_folders import check_names, is_picture
+    from models.sources.picture_folders import check_names, is_of_classes, is_picture
     from models.sources.remote_files import listed
 
     part = f"address:{source.text}"
@@ -28,7 +28,8 @@ def identity(source: Source, _: Hashes, last: Parts | None) -> Parts:
         return {part: last.get(part)}
     files = listed(source.text)
     names = [PurePosixPath(file.name) for file in files]
-    if len(names) > 1 and all(map(is_picture, names)):
+    pictures, others = ([name for name in names if is_picture(name) == wanted] for wanted in (True, False))
+    if is_of_classes(pictures, others) or (len(names) > 1 and not others):
         check_names(f"data.source {source.text}", names)
     return {part: {file.name: file.version for file in files}}
 

@@ -31,8 +31,8 @@ from models.sources.read import (
     refuse_open_quote,
     refuse_shared_names,
     with_na,
+    with_plain_types,
     with_row,
-    without_views,
 )
 from models.sources.text_files import is_text_file, text_lines
 
@@ -94,7 +94,7 @@ def first_values(path: Path, column: str) -> pa.ChunkedArray | None:
         else:
             with _csv(path, {}, [column]) as reader:
                 batch = next((batch for batch in reader if batch.num_rows), None)
-        return None if batch is None else without_views(pa.Table.from_batches([batch])).column(0)
+        return None if batch is None else with_plain_types(pa.Table.from_batches([batch])).column(0)
     return None
 
 
@@ -185,10 +185,10 @@ def _tables(
                 for batch in file.iter_batches(rows):
                     table = pa.Table.from_batches([batch]).replace_schema_metadata(None)
                     check_texts(table, str(path))
-                    yield without_views(table)
+                    yield with_plain_types(table)
             return
         if reader := FORMATS.get(suffix_of(path)):
-            yield without_views(reader(path))
+            yield with_plain_types(reader(path))
             return
         if is_picture(path):
             yield pa.table({IMAGE: [path.relative_to(folder).as_posix()]})

@@ -19,7 +19,7 @@ from models.errors import DataError
 from models.sources.delimiter import PARQUET, SUFFIXES
 from models.sources.folders import data_files, partition_of, partition_types, with_partitions
 from models.sources.packed import is_packed, open_unpacked, split_part, suffix_of
-from models.sources.read import UNREADABLE, first_line, read_source, without_views
+from models.sources.read import UNREADABLE, first_line, read_source, with_plain_types
 from models.sources.row_batches import concatenated
 
 CELLS = 6_000_000
@@ -160,7 +160,7 @@ def _group(path: Path, group: int, num_rows: int) -> pa.Table:
     """Return the first rows of a row group; the buffer is small, so that no whole column is in memory."""
     with pq.ParquetFile(path, buffer_size=1 << 20, pre_buffer=False) as file:
         batch = next(file.iter_batches(num_rows, row_groups=[group], use_threads=False))
-    return without_views(pa.Table.from_batches([batch]).replace_schema_metadata(None))
+    return with_plain_types(pa.Table.from_batches([batch]).replace_schema_metadata(None))
 
 
 def _chosen(files: Sequence[Path]) -> list[Path]:

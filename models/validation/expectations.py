@@ -21,6 +21,7 @@ from models.frozen_model import FrozenModel
 from models.identity.hashing import missing
 from models.inputs.record import Form, InputRecord
 from models.project_spec.blocks import Data
+from models.project_spec.references import is_own_code
 from models.project_spec.reserved_columns import ROW_COLUMN, SPLIT_COLUMN
 
 TARGET_PRESENT = 0.9
@@ -68,12 +69,15 @@ def raw_checks(data: Data) -> list[ExpectationCheck]:
 
 
 def row_checks(data: Data) -> list[ExpectationCheck]:
-    """Return the spec's rejecting checks of raw data that check each row separately, with any share allowed to fail."""
+    """Return the spec's rejecting checks of raw data that check each row separately, with any share allowed to fail.
+
+    A team's own class may be one: it names the rows that fail, or none.
+    """
     prefixes = ("column_values_", "column_pair_values_", "column_value_", "multicolumn_", "select_column_values_")
     return [
         check
         for check in _of_spec(data, "raw")
-        if check.severity == "reject" and check.expectation.startswith(prefixes)
+        if check.severity == "reject" and (check.expectation.startswith(prefixes) or is_own_code(check.expectation))
     ]
 
 

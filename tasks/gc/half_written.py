@@ -38,8 +38,14 @@ def of_project(state: Path, folder: str) -> list[Path]:
 
 
 def of_workspace(workspace: Workspace) -> list[Path]:
-    """Return half-written cache files and databases of dead writers: projects share them, and loops may be running."""
-    files = [*workspace.cache.rglob(".*.tmp"), *workspace.state.glob(f".{database.FILE}.*.tmp*")]
+    """Return half-written cache files and databases of dead writers: projects share them, and loops may be running.
+
+    With them contexts of Great Expectations to which no link leads: `loopline gx` was killed while it wrote them.
+    """
+    state, context = workspace.state, workspace.expectations
+    names = (f".{database.FILE}.*.tmp*", f".{context.name}.*.tmp", f"{context.name}-*")
+    files = {*workspace.cache.rglob(".*.tmp"), *(path for name in names for path in state.glob(name))}
+    files.discard(context.resolve())
     return [path for path in sorted(files) if _is_left(path, by_pid=True)]
 
 

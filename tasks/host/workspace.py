@@ -105,6 +105,11 @@ class Workspace:
         return self.state / "locks"
 
     @property
+    def expectations(self) -> Path:
+        """The link to the context of Great Expectations, which looks for this name in a folder that it is told."""
+        return self.state / "gx"
+
+    @property
     def platform(self) -> Path:
         """State of the platform's services: ports, logs, the supervisor."""
         return self.state / "platform"

@@ -298,11 +298,8 @@ class StepCache:
     def read_since(self, step: str) -> Parts:
         """Return what own code read when a step last ran, and what `reads` names, with the present hashes."""
         record = self.records.latest(step)
-        seen = (
-            {name: value for name, value in record.parts.items() if name not in declared(record.parts)}
-            if record
-            else {}
-        )
+        then = record.parts if record else {}
+        seen = {name: value for name, value in then.items() if name not in declared(then)}
         return {**self._declared_files(), **self.own_inputs.now(seen)}
 
     def fetch(self, record: StepRecord) -> str | None:
@@ -363,8 +360,12 @@ class StepCache:
         return record.result if record else None
 
     def _references(self, step: Step) -> Iterator[str]:
-        """Yield the code references of a step in the spec; a family yields its code, which no import names."""
-        yield from (text for path in step.references for text in _strings_at(self._document, path))
+        """Yield the code references of a step in the spec; a family yields its code, which no import names.
+
+        A step that takes labelled predictions checks them, by own classes of expectations too.
+        """
+        checked = BY_NAME["validate-raw"].references if "feedback" in step.external and self.feedback else ()
+        yield from (text for path in (*step.references, *checked) for text in _strings_at(self._document, path))
         for net in families_of(self.spec) if step.family else ():
             yield from (net, *row_of(net).code(step.family))
 

@@ -115,8 +115,8 @@ def _with_feedback(loop: Loop, inputs: Inputs, table: pa.Table) -> tuple[pa.Tabl
 def _rejected(loop: Loop, joined: JoinedFeedback) -> np.ndarray:
     """Return which labelled predictions break an expectation of the spec, bool (labelled prediction,); set them aside.
 
-    A query sees the source's rows too, since it may compare rows. An expectation that Great Expectations cannot
-    evaluate rejects no row: an outage is not bad data.
+    A query sees the source's rows too, since it may compare rows; a team's own class sees these alone. An expectation
+    that Great Expectations cannot evaluate rejects no row: an outage is not bad data.
     """
     num_before = joined.table.num_rows - joined.origin.num_rows
     rows = joined.table.slice(num_before)
@@ -125,7 +125,7 @@ def _rejected(loop: Loop, joined: JoinedFeedback) -> np.ndarray:
     if not rows.num_rows or not [*checks, *queries]:
         return rejected
     names = loop.spec.name, f"{loop.spec.name}/labelled predictions"
-    outcome = expectations.run_checks(rows, checks, *names)
+    outcome = expectations.run_checks(rows, checks, *names, base=loop.project.folder)
     if queries:
         of_all = expectations.run_checks(joined.table, queries, *names)
         outcome.report["results"] += of_all.report["results"]

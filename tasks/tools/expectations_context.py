@@ -24,8 +24,6 @@ from tasks.host.workspace import Project, Workspace
 from tasks.tools.expectations import library, type_of
 
 SOURCE, BATCH = "loopline", "newest"
-FOLDER = "gx"
-"""The context's folder in `.loopline`: where Great Expectations looks in a folder that it is told."""
 STAGES = {"raw": "raw/raw.parquet", "prepared": "prepared/rows.parquet"}
 """The stages that are checked, and their tables below the project's `data/`."""
 
@@ -56,14 +54,14 @@ def write_context(workspace: Workspace) -> tuple[Path, int]:
     """
     reports = _reports(workspace)
     newest = {report.name: report for report in reports}  # they are sorted by time
-    with _replaced(workspace.state / FOLDER, workspace.locks / "gx.lock") as folder:
+    with _replaced(workspace.expectations, workspace.locks / "gx.lock") as folder:
         context = library().get_context(mode="file", context_root_dir=folder)
         context.enable_analytics(enable=False)
         suites = {name: _write_suite(context, report) for name, report in newest.items()}
         _write_checkpoints(context, _tables(newest.values(), workspace), suites)
         for report in reports:
             _write_result(context, report)
-    return workspace.state / FOLDER, len(reports)
+    return workspace.expectations, len(reports)
 
 
 def _reports(workspace: Workspace) -> list[_Report]:

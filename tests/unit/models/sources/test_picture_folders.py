@@ -71,6 +71,10 @@ def _litter(folder: Path) -> None:
     (folder / "cat" / "notes.doc").write_text("x")
 
 
+def _table_in_a_class(folder: Path) -> None:
+    (folder / "cat" / "notes.csv").write_text("x\n1\n")
+
+
 def _one_class(folder: Path) -> None:
     (folder / "dog" / "c.webp").unlink()
     (folder / "dog").rmdir()
@@ -92,6 +96,7 @@ def _split(folder: Path) -> None:
     ("spoil", "message"),
     [
         (_litter, r"cat/notes\.doc is no picture .*: move it, or begin its name with _"),
+        (_table_in_a_class, r"cat/notes\.csv is no picture .*, as 1 of 5 files: move it, or begin its name with _"),
         (_one_class, "got those of one class, 'cat', expected a folder for each of two classes or more"),
         (_empty_class, "the folder 'emu' holds no picture: put some there, or remove it"),
         (_link, "'emu' is a link, which is not followed: put a folder there"),

@@ -1,5 +1,6 @@
 import gzip
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.parquet as pq
@@ -180,6 +181,6 @@ def test_columns_that_arrow_cannot_hold_are_told():
             read_source(pd.DataFrame({"x": column}))
 
 
-def test_views_of_text_are_text():
-    table = pa.table({"x": pa.array(["a", None], pa.string_view()), "y": [1, 2]})
-    assert read_source(table).schema == pa.schema({"x": pa.string(), "y": pa.int64()})
+def test_views_of_text_are_text_and_half_floats_are_floats():
+    table = pa.table({"x": pa.array(["a", None], pa.string_view()), "y": np.array([1, 2], np.float16), "z": [1, 2]})
+    assert read_source(table).schema == pa.schema({"x": pa.string(), "y": pa.float32(), "z": pa.int64()})

@@ -149,6 +149,16 @@ def test_half_written_files_and_folders_go(workspace: Workspace, state: Path) ->
     assert [path.name for path in (state / "work" / "train").iterdir()] == ["kept.json"]
 
 
+def test_contexts_of_great_expectations_whose_writer_was_killed_go(workspace: Workspace) -> None:
+    for name in ("gx-linked", "gx-left", "gx-written"):
+        (workspace.state / name / "expectations").mkdir(parents=True)
+        age = 0 if name == "gx-written" else 7200
+        os.utime(workspace.state / name, (time.time() - age, time.time() - age))
+    workspace.expectations.symlink_to("gx-linked")
+    assert reap(workspace) == ["gx-left: half-written; removed"]
+    assert sorted(path.name for path in workspace.state.glob("gx*")) == ["gx", "gx-linked", "gx-written"]
+
+
 def test_what_a_living_process_writes_without_the_loops_lock_stays(workspace: Workspace, state: Path) -> None:
     """A prediction, a label or a monitoring run may be under way as the next loop begins."""
     dead = subprocess.Popen([sys.executable, "-c", ""])

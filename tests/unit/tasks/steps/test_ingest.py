@@ -163,7 +163,9 @@ def test_what_is_set_aside_changes_no_columns_type_and_what_cannot_be_checked_is
     reporter = SilentReporter()
     reporter.note = notes.append  # type: ignore[method-assign]
     broken = {"error": "no such thing", "expectation": "column_values_to_be_between"}
-    monkeypatch.setattr(expectations, "run_checks", lambda *_: expectations.ValidationOutcome({"results": [broken]}))
+    monkeypatch.setattr(
+        expectations, "run_checks", lambda *_, **__: expectations.ValidationOutcome({"results": [broken]})
+    )
     with open_stage(project, reporter) as loop:
         loop.refresh = frozenset({"ingest"})
         record, _ = ingest(loop)
@@ -199,6 +201,36 @@ def test_a_labelled_prediction_that_a_query_names_is_set_aside_with_the_sources_
     assert pq.read_table(project.raw).column("x").to_pylist()[200:] == [500]
     (path,) = project.state("tiny").glob("quarantine/*/feedback/failing_rows.parquet")
     assert [row["id"] for row in pq.read_table(path).to_pylist()] == ["a"]
+
+
+def test_a_teams_own_class_checks_labelled_predictions_and_its_file_is_in_the_key(make_project: MakeProject) -> None:
+    own = """
+import great_expectations.expectations as gxe
+
+
+class ExpectSmall(gxe.ExpectColumnValuesToBeBetween):
+    column: str = "x"
+    max_value: float = 1000.0
+
+
+class ExpectMean(gxe.ExpectColumnMeanToBeBetween):
+    column: str = "x"
+    max_value: float = 0.0
+"""
+    classes = "[{expect: './checks.py:ExpectSmall'}, {expect: './checks.py:ExpectMean'}]"
+    project = make_project(spec=f"  expectations: {classes}\n")
+    spec = read_spec(project.spec_path)
+    ingested(project)
+    (project.folder / "checks.py").write_text(own)
+    assert StepCache(project, spec).plan()[0].state == "done", "without labelled predictions no class runs here"
+    _labelled(project, ["a", "b"], [4.5e6, 500.0], ["no", "yes"])
+    record, _ = ingested(project)
+    assert (record.result["feedback"]["joined"], record.result["feedback"]["rejected"]) == (1, 1)
+    assert pq.read_table(project.raw).column("x").to_pylist()[200:] == [500.0]
+    (project.folder / "checks.py").write_text(own.replace("1000.0", "1e9"))
+    assert "checks.py" in StepCache(project, spec).plan()[0].reasons[0]
+    record, _ = ingested(project)
+    assert record.result["feedback"]["joined"] == 2
 
 
 def test_labels_of_another_target_are_no_rows_and_another_target_is_another_table(
