@@ -18,7 +18,7 @@ from tasks.loop.runners import running_flow
 from tasks.operations.reap import reap
 from tasks.prefect.cancelling import CancelWatch
 from tasks.prefect.events import TAG
-from tasks.prefect.prefect_server import PrefectServer, is_healthy
+from tasks.prefect.prefect_server import PrefectServer, is_working
 
 if TYPE_CHECKING:
     from prefect import Flow
@@ -89,7 +89,7 @@ def _prefect(workspace: Workspace) -> Iterator[None]:
     The address is set before the import of Prefect, because Prefect reads it then.
     """
     named = os.environ.get("PREFECT_API_URL", "").rstrip("/")
-    if named and is_healthy(named):
+    if named and is_working(named):
         yield
         return
     if named:

@@ -1,4 +1,4 @@
-"""A server of MLflow or Prefect that does not do its work: it refuses, says nothing, or fails.
+"""A server of MLflow or Prefect that does not do its work: it refuses, says nothing, fails, or says only its health.
 
 One that was stopped by SIGSTOP is as the silent one: the kernel takes its connections, and nobody answers.
 """
@@ -12,6 +12,7 @@ from collections.abc import Iterator
 
 ANSWERS = {
     "silent": b"",
+    "healthy": b"HTTP/1.1 200 OK\r\nContent-Length: 4\r\nConnection: close\r\n\r\ntrue",
     "broken": b"HTTP/1.1 500 Broken\r\nContent-Length: 0\r\nConnection: close\r\n\r\n",
 }
 
@@ -30,7 +31,7 @@ def away(how: str) -> Iterator[tuple[str, list[bytes]]]:
                 while True:
                     connection = connections.enter_context(server.accept()[0])
                     requests.append(connection.recv(65536).partition(b"\r\n")[0])
-                    if ANSWERS[how]:
+                    if ANSWERS[how] and (how != "healthy" or b"/health " in requests[-1]):
                         connection.sendall(ANSWERS[how])
                         connection.shutdown(socket.SHUT_WR)
 

@@ -33,6 +33,8 @@ from tasks.state.workspace_id import own_id
 
 ANSWER_S = 5.0
 """How long MLflow's server may take to say that it is there."""
+ANYTHING = "registered-models/search"
+"""What every account may ask."""
 _thread = threading.local()
 _NOT_THERE = ("RESOURCE_DOES_NOT_EXIST", "INVALID_PARAMETER_VALUE")
 """MLflow's error codes for a model, a version or an alias that does not exist."""
@@ -108,13 +110,13 @@ def registered(model: str) -> RegisteredModel:
 
 
 def check() -> None:
-    """Ask the registry for anything, which every account may do.
+    """Ask the registry for anything.
 
     Raises:
         StoreError: The registry is unavailable, or does not know the account.
     """
     if is_server(os.environ["MLFLOW_TRACKING_URI"]):
-        rest("registered-models/search", {"max_results": 1})
+        rest(ANYTHING, {"max_results": 1})
     else:
         aliased("")
 
@@ -184,7 +186,9 @@ def _ask(endpoint: str, **query: str) -> dict[str, Any] | None:
 
 
 def check_answers() -> None:
-    """Ask MLflow's server, if that is the registry, whether it answers; its client would wait three times 15 s.
+    """Ask MLflow's server, if that is the registry, for anything; its client would wait three times 15 s.
+
+    `/health` does not ask the server's database: it answers while all else hangs.
 
     Raises:
         StoreError: It is away, or has not answered within ANSWER_S.
@@ -194,7 +198,7 @@ def check_answers() -> None:
         return
     with _asked_once(), reaching_store():
         try:
-            opened(f"{uri.rstrip('/')}/health", ANSWER_S).close()
+            opened(_address(uri, ANYTHING, {"max_results": 1}), ANSWER_S).close()
         except urllib.error.HTTPError as error:
             error.close()
             if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:  # a proxy may know no such page
@@ -232,7 +236,7 @@ def rest(endpoint: str, query: Mapping[str, Any], server: str = "") -> dict[str,
     """
     uri = (server or os.environ["MLFLOW_TRACKING_URI"]).rstrip("/")
     try:
-        with opened(f"{uri}/api/2.0/mlflow/{endpoint}?{urllib.parse.urlencode(query)}", server=uri) as answer:
+        with opened(_address(uri, endpoint, query), server=uri) as answer:
             return dict(json.load(answer))
     except urllib.error.HTTPError as error:
         error.close()
@@ -245,6 +249,10 @@ def rest(endpoint: str, query: Mapping[str, Any], server: str = "") -> dict[str,
         raise StoreError(
             f"the registry at {uri} cannot be reached ({error}): start the server, or correct MLFLOW_TRACKING_URI"
         ) from error
+
+
+def _address(uri: str, endpoint: str, query: Mapping[str, Any]) -> str:
+    return f"{uri.rstrip('/')}/api/2.0/mlflow/{endpoint}?{urllib.parse.urlencode(query)}"
 
 
 def _through_mlflow(endpoint: str, query: Mapping[str, str]) -> dict[str, Any] | None:

@@ -32,7 +32,7 @@ from tasks.operations.registered import clashes, registered
 from tasks.platform.platform import LEAST_FREE_BYTES
 from tasks.platform.service_main import marked
 from tasks.platform.services import ports, services_of, supervisor
-from tasks.prefect.prefect_server import PrefectServer, is_healthy
+from tasks.prefect.prefect_server import PrefectServer, is_working
 from tasks.ranks.places import checked_spec
 from tasks.state import registered_models, segments
 from tasks.state.delta.places import DAMAGED
@@ -215,7 +215,7 @@ def _prefect(workspace: Workspace) -> Finding:
     named = PrefectServer(workspace).api()
     if not named:
         return Finding("prefect", "ok", "starts with the next loop")
-    up = is_healthy(named)
+    up = is_working(named)
     return Finding(
         "prefect", "ok" if up else "warn", named, "" if up else "it does not answer: a loop would use its own"
     )

@@ -39,7 +39,7 @@ from tasks.loop.runners import dead_runners, remove_runners
 from tasks.mlflow import registry_reader
 from tasks.mlflow.delivery import MlflowExporter
 from tasks.prefect.flow_runs import close_task_runs, crash_runs, ended_with_open_tasks, is_run_cancelled
-from tasks.prefect.prefect_server import PrefectServer, is_healthy
+from tasks.prefect.prefect_server import PrefectServer, is_working
 from tasks.prefect.worker import pool_of
 from tasks.ranks.launcher import cancel_left
 from tasks.ranks.places import find_place
@@ -59,7 +59,7 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
         StoreError: A project's folder cannot be made.
     """
     api = PrefectServer(workspace).api()
-    is_silent = api is not None and not is_healthy(api)  # each question to it would wait for half a minute
+    is_silent = api is not None and not is_working(api)  # each question to it would wait for half a minute
     api = None if is_silent else api
     lines = [*_orphans(workspace), *_removed(half_written.of_workspace(workspace)), *_task_runs(workspace, api)]
     folders = {path.name for path in (workspace.state / "projects").glob("*") if path.is_dir()}
@@ -191,7 +191,7 @@ def _flow_runs(state: Path, is_silent: bool) -> Iterator[str]:
         return
     try:
         if is_silent:
-            raise StoreError(f"{api} does not say that it is healthy: start it again, or correct PREFECT_API_URL")
+            raise StoreError(f"{api} does not answer: start it again, or correct PREFECT_API_URL")
         crashed = crash_runs(api, {*dead.values()})
         yield from (f"{run['name']}: marked as Crashed in Prefect" for run in crashed)
         remove_runners(state, dead)

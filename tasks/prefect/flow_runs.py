@@ -335,11 +335,10 @@ def ask(api: str, path: str, body: Any, method: str = "POST", timeout_s: float =
         StoreError: The server does not answer, or refuses the request.
     """
     headers = {"Content-Type": "application/json", **_authorization()}
-    request = urllib.request.Request(  # noqa: S310 - our own or the user's server
-        f"{api}/{path}", json.dumps(body).encode(), headers, method=method
-    )
+    data = json.dumps(body).encode()
     for wait_s in (*PAUSES_S, None):
         try:
+            request = urllib.request.Request(f"{api}/{path}", data, headers, method=method)  # noqa: S310 - as configured
             with http_client.opened(request, timeout_s) as answer:
                 return json.loads(answer.read() or b"null")
         except (urllib.error.URLError, OSError, ValueError) as error:

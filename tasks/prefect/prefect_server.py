@@ -19,6 +19,7 @@ import urllib.error
 import urllib.request
 import uuid
 from collections.abc import Iterator
+from http import HTTPStatus
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -29,6 +30,7 @@ from tasks.host import processes, server_access, stores
 from tasks.host.garbage import collected_aside
 from tasks.host.ports import listening
 from tasks.host.workspace import Workspace
+from tasks.prefect.flow_runs import ask
 
 if TYPE_CHECKING:
     import uvicorn
@@ -197,6 +199,18 @@ class PrefectServer:
 def is_healthy(url: str) -> bool:
     """Return whether a Prefect API at this address is healthy."""
     return answers(f"{url}/health", ANSWER_S)
+
+
+def is_working(api: str) -> bool:
+    """Return whether a Prefect API answers what only its database knows: `/health` says yes while all else hangs.
+
+    One that refuses the account works: whoever uses it is told so.
+    """
+    try:
+        ask(api, "flows/filter", {"limit": 1}, timeout_s=ANSWER_S)
+    except StoreError as error:
+        return getattr(error.__cause__, "code", None) in (HTTPStatus.UNAUTHORIZED, HTTPStatus.FORBIDDEN)
+    return True
 
 
 def answers(url: str, timeout_s: float = ANSWER_S) -> bool:

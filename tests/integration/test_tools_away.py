@@ -29,7 +29,7 @@ COMMANDS = [
 """In an order in which each finds what it needs; the first moves need a look at MLflow, which fails."""
 
 
-@pytest.mark.parametrize("how", wide_but(["refused", *ANSWERS], ["silent"]))  # the one that a command could wait for
+@pytest.mark.parametrize("how", wide_but(["refused", *ANSWERS], ["healthy"]))  # what a command could wait for longest
 @pytest.mark.parametrize("tool", TOOLS)
 def test_what_needs_only_rows_goes_on(tracked: Workspace, monkeypatch: pytest.MonkeyPatch, tool: str, how: str) -> None:
     project = tracked.root / "projects" / "tiny"

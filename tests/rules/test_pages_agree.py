@@ -126,7 +126,7 @@ def test_every_page_tells_the_same_step_and_the_same_end(
     if prefect:
         monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
         monkeypatch.setenv(flow_runs.FLOW_RUN, "r1")
-        monkeypatch.setattr("tasks.operations.reap.is_healthy", lambda _: True)
+        monkeypatch.setattr("tasks.operations.reap.is_working", lambda _: True)
         monkeypatch.setattr(flow_runs, "ask", lambda *_: prefect if _[-1] == "GET" else [])
 
     def act(*_: Any) -> StepResult:

@@ -103,16 +103,19 @@ def test_a_registry_that_is_away_is_a_store_error(monkeypatch: pytest.MonkeyPatc
         aliased("tiny")
 
 
+ANYTHING = "/api/2.0/mlflow/registered-models/search?max_results=1"
+
+
 def test_a_server_is_asked_whether_it_answers_before_mlflows_client_waits_for_it(
     server: type[Answers], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     for code in (200, 401, 404):
         server.code = code
         check_answers()
-        assert server.asked[0] == "/health"
+        assert server.asked[0] == ANYTHING
     server.code, server.asked = 500, ("", None)
     with reading():
-        for address in ("/health", ""):  # the second time it is not asked
+        for address in (ANYTHING, ""):  # the second time it is not asked
             with pytest.raises(StoreError, match=r"cannot be used: HTTP Error 500.*loopline reap"):
                 check_answers()
             assert server.asked[0] == address

@@ -278,7 +278,7 @@ def test_the_training_of_a_cancelled_run_is_cancelled(
         return {"state_type": run} if path == "flow_runs/r1" else []
 
     monkeypatch.setattr(flow_runs, "ask", answer)
-    monkeypatch.setattr("tasks.operations.reap.is_healthy", lambda api: True)
+    monkeypatch.setattr("tasks.operations.reap.is_working", lambda api: True)
     monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
     programs = workspace.root / "bin"
     programs.mkdir()
@@ -307,7 +307,7 @@ def test_a_cancelled_runs_place_that_is_gone_holds_up_nothing(
     workspace: Workspace, state: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(flow_runs, "ask", lambda *_: {"state_type": "CANCELLED"} if _[-1] == "GET" else [])
-    monkeypatch.setattr("tasks.operations.reap.is_healthy", lambda api: True)
+    monkeypatch.setattr("tasks.operations.reap.is_working", lambda api: True)
     monkeypatch.setenv("PREFECT_API_URL", "http://there/api")
     folder = state / "work" / "train" / "left"
     folder.mkdir(parents=True)
@@ -382,7 +382,7 @@ def test_no_lock_of_a_project_is_held_while_a_tool_is_silent(
         return False
 
     monkeypatch.setattr("tasks.operations.reap.PrefectServer.api", lambda _: "http://127.0.0.1:1/api")
-    monkeypatch.setattr("tasks.operations.reap.is_healthy", lambda api: True)
+    monkeypatch.setattr("tasks.operations.reap.is_working", lambda api: True)
     monkeypatch.setattr("tasks.operations.reap.close_task_runs", lambda *_: [])
     monkeypatch.setattr("tasks.operations.reap.ended_with_open_tasks", lambda *_: [])
     monkeypatch.setattr("tasks.operations.reap.is_run_cancelled", silent)
@@ -400,10 +400,10 @@ def test_a_silent_prefect_is_asked_once_and_its_runs_wait(
     save_loop(state, replace(the_loop(state), flow_run="r1"))
     with database.writing(workspace.state) as connection:
         connection.execute(runners.insert().values(project="tiny", process=the_loop(state).process, since=1.0))
-    with away("silent") as (address, requests):
+    with away("healthy") as (address, requests):
         monkeypatch.setenv("PREFECT_API_URL", f"{address}/api")
         lines = reap(workspace)
-        assert requests == [b"GET /api/health HTTP/1.1", b"POST /api/events HTTP/1.1"]  # the event of the loop's end
+        assert requests == [b"POST /api/flows/filter HTTP/1.1", b"POST /api/events HTTP/1.1"]  # of the loop's end
     assert any("runs of ended processes still wait for Prefect" in line for line in lines)
     assert the_loop(state).state == "killed"
     assert len(dead_runners(state)) == 1

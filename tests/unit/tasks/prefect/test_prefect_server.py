@@ -17,7 +17,8 @@ from tasks.host import processes
 from tasks.host.locks import tried
 from tasks.host.workspace import Workspace
 from tasks.prefect import prefect_server
-from tasks.prefect.prefect_server import OWNER_LOCK, PrefectServer, is_healthy
+from tasks.prefect.prefect_server import OWNER_LOCK, PrefectServer, is_healthy, is_working
+from tests.absent_tool import away
 
 
 @pytest.fixture
@@ -180,6 +181,15 @@ def test_a_lease_of_another_host_keeps_no_server_up(workspace: Workspace, leases
 def test_nothing_healthy_at_a_dead_address() -> None:
     assert not is_healthy("http://127.0.0.1:1/api")
     assert not is_healthy("not a url")
+    assert not is_working("http://127.0.0.1:1/api")
+    assert not is_working("not a url")
+
+
+def test_a_server_that_says_only_that_it_is_healthy_does_not_work(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(prefect_server, "ANSWER_S", 0.2)
+    with away("healthy") as (address, _):
+        assert is_healthy(f"{address}/api")
+        assert not is_working(f"{address}/api")
 
 
 def test_a_server_that_does_not_come_names_its_log(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> None:
