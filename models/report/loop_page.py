@@ -11,16 +11,13 @@ from models.report import pages
 from models.report.facts import LoopState
 from models.report.line_chart import Chart, line_chart, lines_of
 from models.report.loop_progress import Curves, LoopProgress, StepProgress
-from models.report.overview_page import FILTERS, Link
+from models.report.overview_page import FILTERS, STATE_COLOURS, Link
 
-STATE_COLOURS: dict[LoopState, str] = {
-    "running": "green", "finished": "green", "failed": "amber", "killed": "amber", "rejected": "red"
-}  # fmt: skip
 STEP_WORDS = {
     "run": ("running", "green"),
     "done": ("up to date", ""),
     "ok": ("done", "green"),
-    "failed": ("failed", "red"),
+    "failed": ("failed", "amber"),
     "stopped": ("stopped", "amber"),
 }
 """How the state of a step is called, and its colour."""

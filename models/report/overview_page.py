@@ -15,7 +15,7 @@ from models.judge.gates import signed
 from models.monitoring.report import Drift, WindowReport
 from models.report import pages
 from models.report.data import labelled
-from models.report.facts import WHAT_TO_DO, IngestSummary, LastLoop, Overview, ProjectFacts, ServiceSummary
+from models.report.facts import WHAT_TO_DO, IngestSummary, LoopState, Overview, ProjectFacts, ServiceSummary
 from models.report.light import RANK
 from models.triggers.signal import Outcome
 
@@ -29,6 +29,10 @@ OUTCOMES: dict[Outcome, tuple[str, str]] = {
     "failed": ("amber", "failed"),
     "cancelled": ("", "cancelled"),
 }
+STATE_COLOURS: dict[LoopState, str] = {
+    "running": "green", "finished": "green", "failed": "amber", "killed": "amber", "rejected": "red"
+}  # fmt: skip
+"""The colours of a loop's states, those of the traffic light: what failed still serves, rejected data is worse."""
 OF_MODELS = "workflowType=machine_learning"
 """Parameter of MLflow's pages that shows runs and models; without it they show traces of language models."""
 
@@ -148,7 +152,7 @@ def _render(template: str, **values: Any) -> str:
         drift_colour=_drift_colour,
         data_colour=_data_colour,
         labelled=labelled,
-        loop_colour=_loop_colour,
+        loop_colour=lambda loop: STATE_COLOURS.get(loop.state, ""),
         service_colour=_service_colour,
         outcome_colour=lambda ended: OUTCOMES[ended.outcome][0],
         outcome_words=lambda ended: OUTCOMES[ended.outcome][1],
@@ -183,10 +187,6 @@ def _data_colour(data: IngestSummary) -> str:
     return {"valid": "green", "warned": "amber" if data.failing else "", "rejected": "red", "error": "red"}.get(
         data.status, ""
     )
-
-
-def _loop_colour(loop: LastLoop) -> str:
-    return {"finished": "green", "failed": "amber", "rejected": "red", "killed": "amber"}.get(loop.state, "")
 
 
 def _service_colour(service: ServiceSummary) -> str:

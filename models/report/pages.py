@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import base64
 import functools
+import re
 from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -17,6 +18,18 @@ if TYPE_CHECKING:
 
 _TEMPLATES = Path(__file__).parent / "templates"
 UNITS = ((86400.0, "d"), (3600.0, "h"), (60.0, "min"), (1.0, "s"))
+DARK = {
+    "#ffffff": "#14181c", "#1f2933": "#e4e8ec", "#5f6b76": "#9aa6b2", "#e3e7eb": "#333b44", "#767676": "#9aa6b2",
+    "#0072b2": "#6cb6f0", "#d55e00": "#f0915a", "#009e73": "#52c9a0", "#cc79a7": "#e29ac8", "#7a5195": "#c4a3dd",
+    "#444444": "#c0c8d0",
+}  # fmt: skip
+"""The colours of a figure (`models/report/style.py`) and those in the dark, as in the pages' stylesheet."""
+_RULES = "".join(
+    f'[style*="{kind}: {light}"]{{{kind}:{dark}!important}}'
+    for light, dark in DARK.items()
+    for kind in ("fill", "stroke")
+)
+_DARK_STYLE = f"<style>@media (prefers-color-scheme:dark){{{_RULES}}}</style>".encode()
 _SAFE_LINKS = ("http://", "https://", "file:///", "#", "./", "../")
 
 
@@ -84,8 +97,11 @@ def data_uri(image: bytes) -> str:
     """Return a PNG or SVG as an address that contains the image itself.
 
     The pages put figures into `img`, where a script inside an SVG never runs and its ids cannot clash with another's.
+    In the dark an SVG is dark too, but one that contains a map of colours, on which texts are light or dark.
     """
     kind = "png" if image.startswith(b"\x89PNG") else "svg+xml"
+    if kind != "png" and b"<image" not in image:
+        image = re.sub(rb"<svg[^>]*[^/]>", lambda start: start[0] + _DARK_STYLE, image, count=1)
     return f"data:image/{kind};base64,{base64.b64encode(image).decode()}"
 
 

@@ -22,6 +22,7 @@ from models.report import overview_page
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
 from tasks.dashboard import api, buttons, data, loops, metrics, releases, session, versions
+from tasks.dashboard.data_versions import TAG
 from tasks.dashboard.guard import API, HEADERS, REPORT_POLICY, DashboardGuard
 from tasks.dashboard.session import Sessions, cookie_of, logout_token
 from tasks.host.http_guard import AccessRules, token_of
@@ -30,6 +31,7 @@ from tasks.loop.history import is_running, last_loop
 from tasks.operations import overview as gathering
 from tasks.platform.report_pages import PAGE_NAMES, PAGES, as_link, find_loop_page, find_page, loop_path_of, path_of
 from tasks.state.store_sizes import measure
+from tasks.state.versions import versions_of
 
 MEASURE_EVERY_S = 120.0
 GONE = (
@@ -75,6 +77,7 @@ def application(workspace: Workspace, host: str, names: Iterable[str] = ()) -> S
     app.state.workspace = workspace
     app.state.rules = rules
     app.state.is_ending = lambda: False
+    app.state.loop_views = {}
     return app
 
 
@@ -120,7 +123,19 @@ def loop_report(request: Request) -> Response:
     path = find_loop_page(state, loop_id, request.path_params["page"])
     if path is None:
         raise HTTPException(404, GONE)
-    return _report(request, state, path)
+    return _report(request, state, path, _around(state, loop_id))
+
+
+def _around(state: Path, loop_id: str) -> list[Link]:
+    """Return links to the loop of a report, and to the version and the data that it made."""
+    links = [Link("its loop", f"/loops/{quote(loop_id, safe='')}")]
+    of_loop = [row for row in versions_of(state.parents[1], state.name) if row.registered.loop_id == loop_id]
+    for version in of_loop[-1:]:
+        path = f"/projects/{quote(state.name, safe='')}/versions/{quote(version.number, safe='')}"
+        links.append(Link(f"version {version.number}", path))
+        if data_hash := version.tags.get(TAG):
+            links.append(Link("its data", f"/data/{quote(data_hash, safe='')}"))
+    return links
 
 
 def _state(request: Request) -> Path:
@@ -128,12 +143,13 @@ def _state(request: Request) -> Path:
     return project.state(gathering.name_of(project))
 
 
-def _report(request: Request, state: Path, path: Path) -> Response:
+def _report(request: Request, state: Path, path: Path, links: Iterable[Link] = ()) -> Response:
     name, text = request.path_params["name"], path.read_text()
     for name_of_page in PAGES:
         text = as_link(text, state.name, name_of_page)
     back = f'<a href="/projects/{quote(name, safe="")}">{escape(name)}</a> <a href="/">all projects</a>'
-    text = text.replace("<main>", f"<main><nav>{back}{_running(state)}</nav>", 1)
+    around = "".join(f' <a href="{escape(link.address)}">{escape(link.name)}</a>' for link in links)
+    text = text.replace("<main>", f"<main><nav>{back}{around}{_running(state)}</nav>", 1)
     return HTMLResponse(text, headers={"Content-Security-Policy": REPORT_POLICY})
 
 

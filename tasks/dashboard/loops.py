@@ -1,16 +1,19 @@
 """The page of a loop, and the events by which an open page follows a loop that runs, here or on another machine.
 
 An event is the page's changed part as HTML; its id is the number of the last line in the outbox that it shows. A
-browser that lost the connection sends that number, and gets what came since. A page that nobody has open costs nothing.
+browser that lost the connection sends that number, and gets what came since. A page that nobody has open costs nothing,
+and all that have the same page open share one view of it: a change is read and rendered once.
 """
 
 from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import NamedTuple
 from urllib.parse import quote
 
 from starlette.concurrency import run_in_threadpool
@@ -38,13 +41,28 @@ LOOK_S = 1.0
 """How often an open page looks for changes."""
 RENEW_S = 5.0
 """How often it is sent without one, because times pass."""
+FRESH_S = 0.5
+"""So long one look of a view serves all its open pages."""
 MOST_LINES = 2000
-"""How many lines are in memory at once: of a loop of a day there are 100,000, and twenty pages may be open."""
+"""How many lines are in memory at once: of a loop of a day there are 100,000."""
+MOST_VIEWS = 8
+"""The views that are kept for the next request of their loop; an open page keeps its own in any case."""
 SCRIPTS = Path(loop_page.__file__).parent / "scripts"
+_views_lock = threading.Lock()
+
+
+class LivePart(NamedTuple):
+    """The part of a page that changes: the loop's mark, the last line that it shows, and when it was rendered."""
+
+    mark: tuple[int, str]
+    number: int
+    html: str
+    is_over: bool
+    rendered_at: float
 
 
 class LoopView:
-    """A loop as a page shows it, kept up to date by the lines that came since the last look.
+    """A loop as its page shows it, kept up to date by the lines that came since the last look; for several threads.
 
     Args:
         workspace: The workspace.
@@ -56,33 +74,36 @@ class LoopView:
         self._project, self._loop_id = stored.project, stored.record.loop_id
         self._state = workspace.state / "projects" / stored.project
         self._outbox = Outbox(self._state, self._loop_id)
-        self._mark: tuple[int, str] | None = None
-        self._sent_at = 0.0
-        self._prefect = PrefectServer(workspace).url()
+        self._lock = threading.Lock()
+        self._part: LivePart | None = None
+        self._looked_at = 0.0
         self.progress = LoopProgress()
-        self.is_over = False
 
     def whole(self, logout: str) -> str:
         """Return the whole page."""
-        self._catch_up()
-        return loop_page.render_loop(self._facts(), self.progress, time.time(), logout)
+        with self._lock:
+            self._catch_up()
+            return loop_page.render_loop(self._facts(), self.progress, time.time(), logout)
 
-    def changed(self, last_number: int) -> str | None:
-        """Return the part that changes; None if there is nothing new since the last call, or since line `last_number`.
+    def part(self) -> LivePart:
+        """Return the part that changes: the same object as before unless the loop has changed, or times have passed.
 
-        Cost: one query if nothing has changed.
+        Cost: one query if nothing has changed; none within half a second of the last call.
         """
-        mark, now = change_mark(self._workspace.state, self._project, self._loop_id), time.time()
-        is_shown = mark == (self._mark or (last_number, "running"))
-        if is_shown and now - self._sent_at < RENEW_S and self._mark:
-            return None
+        with self._lock:
+            now = time.time()
+            if self._part is None or now - self._looked_at >= FRESH_S:
+                self._looked_at = now
+                mark = change_mark(self._workspace.state, self._project, self._loop_id)
+                if self._part is None or mark != self._part.mark or now - self._part.rendered_at >= RENEW_S:
+                    self._part = self._rendered(mark, now)
+            return self._part
+
+    def _rendered(self, mark: tuple[int, str], now: float) -> LivePart:
         self._catch_up()
         facts = self._facts()
-        is_first, self._mark, self.is_over = self._mark is None, mark, not facts.can_stop
-        if is_shown and is_first and not self.is_over:
-            return None
-        self._sent_at = now
-        return loop_page.render_live(facts, self.progress, now)
+        html = loop_page.render_live(facts, self.progress, now)
+        return LivePart(mark, self.progress.number, html, not facts.can_stop, now)
 
     def _catch_up(self) -> None:
         while lines := self._outbox.lines(self.progress.number, MOST_LINES):
@@ -120,8 +141,9 @@ class LoopView:
     def _links(self, flow_run: str, *, is_over: bool) -> list[Link]:
         names = loop_pages(self._state, self._loop_id, is_shared=is_over and bool(object_store()))
         links = [Link(PAGE_NAMES[name], loop_path_of(self._project, self._loop_id, name)) for name in names]
-        if self._prefect and flow_run:
-            page = f"{self._prefect.removesuffix('/api')}/runs/flow-run/{quote(flow_run, safe='')}"
+        prefect = PrefectServer(self._workspace).url() if flow_run else ""
+        if prefect:
+            page = f"{prefect.removesuffix('/api')}/runs/flow-run/{quote(flow_run, safe='')}"
             links.append(Link("its run in Prefect", page))
         return links
 
@@ -141,23 +163,33 @@ async def events(request: Request) -> Response:
 
 async def _changes(request: Request, view: LoopView, last_number: int) -> AsyncIterator[str]:
     yield f"retry: {round(1000 * LOOK_S)}\n\n"
+    shown: LivePart | None = None
     while not request.app.state.is_ending():
-        html = await run_in_threadpool(view.changed, last_number)
-        if html is not None:
-            lines = "".join(f"data: {line}\n" for line in html.splitlines())
-            yield f"id: {view.progress.number}\nevent: loop\n{lines}\n"
-        if view.is_over:
+        part = await run_in_threadpool(view.part)
+        is_loaded = shown is None and part.number == last_number and not part.is_over
+        if part is not shown and not is_loaded:
+            lines = "".join(f"data: {line}\n" for line in part.html.splitlines())
+            yield f"id: {part.number}\nevent: loop\n{lines}\n"
+        if part.is_over:
             yield "event: over\ndata:\n\n"
             return
+        shown = part
         await asyncio.sleep(LOOK_S)
 
 
 def _view(request: Request) -> LoopView:
     workspace: Workspace = request.app.state.workspace
+    views: dict[str, LoopView] = request.app.state.loop_views
     stored = find_loop(workspace.state, request.path_params["loop"])
     if stored is None:
         raise HTTPException(404, "There is no loop of that id.")
-    return LoopView(workspace, stored)
+    loop_id = stored.record.loop_id
+    with _views_lock:
+        view = views.pop(loop_id) if loop_id in views else LoopView(workspace, stored)
+        views[loop_id] = view  # the newest stands last
+        while len(views) > MOST_VIEWS:
+            del views[next(iter(views))]
+    return view
 
 
 def script(request: Request) -> Response:

@@ -25,7 +25,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/dashboard/data_versions.py": "tests/integration/test_data_page.py: a real server and a browser",
     "models/validation/data_profile.py": "tests/unit/models/validation/test_profiling.py: what that one counts",
     "tasks/steps/profile.py": "tests/integration/test_data_page.py: needs the steps before it",
-    "tasks/dashboard/loops.py": "tests/integration/test_loop_page.py: a real server and a browser",
     "tasks/dashboard/releases.py": "tests/integration/test_page.py: a real server",
     "tasks/dashboard/version_files.py": "tests/integration/test_loop.py: needs the records of a loop",
     "tasks/dashboard/versions.py": "tests/integration/test_page.py: a real server",

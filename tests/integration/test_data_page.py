@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import httpx
 import pytest
-from axe_playwright_python.sync_playwright import Axe
 
 from models.data.prepare import prepare
 from models.files import Hashes, write_json, write_text
@@ -25,12 +24,12 @@ from tasks.host.workspace import Workspace
 from tasks.loop.loop_pages import data_file
 from tasks.state.step_records import StepRecords
 from tasks.steps.profile import keep_profile
-from tests.chromium import chromium
+from tests.chromium import chromium, serious
 from tests.integration.test_links import bearer
 from tests.integration.test_page import serving
 
 if TYPE_CHECKING:
-    from playwright.sync_api import Browser, Page
+    from playwright.sync_api import Browser
 
 EVIL = "<script>alert(1)</script>"
 OLD, NEW = "0" * 32 + ".dir", "1" * 32 + ".dir"
@@ -114,12 +113,6 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Workspace]:
 def browser() -> Iterator[Browser]:
     with chromium() as running:
         yield running
-
-
-def serious(page: Page) -> list[str]:
-    """What axe-core calls serious or critical of a page."""
-    violations = Axe().run(page).response["violations"]
-    return [f"{found['id']}: {found['help']}" for found in violations if found["impact"] in ("serious", "critical")]
 
 
 def test_data_is_seen_compared_and_hidden_by_a_browser(place: Workspace, browser: Browser) -> None:

@@ -1,8 +1,13 @@
 """How values are written on pages, and that no address on them can run code."""
 
+import base64
+import re
+import xml.etree.ElementTree as ET
+
 import pytest
 
-from models.report.pages import ago, data_uri, interval, safe_link, show
+from models.report.pages import DARK, ago, data_uri, interval, safe_link, show
+from models.report.style import draw, look
 
 
 @pytest.mark.parametrize(
@@ -62,3 +67,13 @@ def test_an_address_of_ours_is_left_as_it_is(address):
 def test_pictures_are_told_apart_by_content():
     assert data_uri(b"\x89PNG\r\n").startswith("data:image/png;base64,")
     assert data_uri(b"<svg/>").startswith("data:image/svg+xml;base64,")
+
+
+def test_figures_are_dark_in_the_dark_but_maps_of_colours_are_not():
+    figure = draw(lambda figure: figure.subplots().plot([0, 1], **look("challenger", 0)))
+    colour_map = draw(lambda figure: figure.subplots().imshow([[0, 1]]))
+    texts = [base64.b64decode(data_uri(image).partition(",")[2]).decode() for image in (figure, colour_map)]
+    assert ["prefers-color-scheme:dark" in text for text in texts] == [True, False]
+    drawn = set(re.findall(r"(?:fill|stroke): (#[0-9a-f]{6})", texts[0]))
+    assert {*DARK} >= drawn > {"#ffffff"}, "a colour without its dark one"
+    assert ET.fromstring(texts[0]).tag.endswith("svg")
