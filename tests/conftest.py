@@ -8,6 +8,7 @@ import io
 import logging
 import os
 import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.preloaded import remember_databases, remember_operators, remember_our
 if TYPE_CHECKING:
     from tests.serving import LiveServer
 
+ROOT = Path(__file__).parents[1]
 SPEC = """\
 name: {name}
 data:
@@ -52,6 +54,7 @@ SHOWN.setFormatter(logging.Formatter("%(levelname)-8s %(name)s:%(filename)s:%(li
 
 MakeOnce = Callable[..., Path]
 MakeProject = Callable[..., Project]
+Processes = Callable[..., list[subprocess.CompletedProcess[str]]]
 Serve = Callable[..., "LiveServer"]
 
 
@@ -252,3 +255,28 @@ def serve(workspace: Workspace) -> Iterator[Serve]:
 
     with contextlib.ExitStack() as servers:
         yield lambda *projects, **given: servers.enter_context(live_server(workspace, *projects, **given))
+
+
+@pytest.fixture
+def at_once(tmp_path: Path) -> Iterator[Processes]:
+    """Run pieces of Python in processes of their own, all at the same time; heavy modules are imported already."""
+    from tests import warm
+
+    running: list[warm.Process] = []
+
+    def run(*codes: str, cwd: Path = ROOT, timeout_s: float = 60) -> list[subprocess.CompletedProcess[str]]:
+        done: list[subprocess.CompletedProcess[str]] = []
+        running.clear()
+        prints = [[tmp_path / f"at-once-{number}.{kind}" for kind in ("out", "err")] for number in range(len(codes))]
+        for code, (out, err) in zip(codes, prints, strict=True):
+            with Path(os.devnull).open("rb") as nothing, out.open("wb") as to_out, err.open("wb") as to_err:
+                files = nothing.fileno(), to_out.fileno(), to_err.fileno()
+                running.append(warm.server().start("-c", (code,), dict(os.environ), cwd, files))
+        for code, process, (out, err) in zip(codes, running, prints, strict=True):
+            returned = process.wait(timeout_s)
+            done.append(subprocess.CompletedProcess(code, returned, out.read_text(), err.read_text()))
+        return done
+
+    yield run
+    for process in running:
+        process.kill()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import atexit
 import contextlib
+import functools
 import getpass
 import os
 import pwd
@@ -100,7 +102,7 @@ def postgres_server(host: str = "127.0.0.1") -> Iterator[Server]:
         probe.bind((host, 0))
         port = probe.getsockname()[1]
     data = folder / "data"
-    _initialise(data, user)
+    subprocess.run(["cp", "-a", _template(user), data], check=True)  # with its owner
     command = [
         "postgres",
         "-D",
@@ -135,11 +137,19 @@ def postgres_server(host: str = "127.0.0.1") -> Iterator[Server]:
         shutil.rmtree(folder)
 
 
-def _initialise(data: Path, user: str | None) -> None:
+@functools.cache
+def _template(user: str | None) -> Path:
+    """A cluster that was made once in this process: making one takes .6 CPU-s, a copy of it a tenth."""
+    folder = Path(tempfile.mkdtemp(prefix="pg", dir="/tmp"))
+    atexit.register(shutil.rmtree, folder, ignore_errors=True)
+    if user:
+        shutil.chown(folder, user)
+    data = folder / "data"
     command = ["initdb", "-D", data, "-U", "loopline", "-A", "trust", "-N"]
-    subprocess.run(command, check=True, user=user, capture_output=True, cwd=data.parent)
+    subprocess.run(command, check=True, user=user, capture_output=True, cwd=folder)
     with (data / "pg_hba.conf").open("a") as rules:
         rules.write("host all all samenet trust\nhost all all 10.0.0.0/8 trust\n")
+    return data
 
 
 def _wait(host: str, port: int, process: subprocess.Popen[bytes]) -> None:

@@ -99,7 +99,9 @@ TABLES = [
     Case("empty file", ("empty.csv", "the file is empty"), **csv("empty.csv", ""), command=INGEST, marks=WIDE),
     Case("empty table", ("no rows",), **csv("head.csv", LINES[0] + "\n"), command=INGEST, marks=WIDE),
     Case("few rows", ("rows",), **csv("few.csv", "\n".join(LINES[:4]) + "\n"), command=INGEST),
-    Case("duplicate columns", ("'sex'",), **csv("twice.csv", TEXT.replace("year", "sex", 1)), command=INGEST),
+    Case(
+        "duplicate columns", ("'sex'",), **csv("twice.csv", TEXT.replace("year", "sex", 1)), marks=WIDE, command=INGEST
+    ),
     Case(
         "not utf-8",
         ("latin.csv:2", "0xf6", "iconv"),
@@ -107,8 +109,14 @@ TABLES = [
         command=INGEST,
         marks=WIDE,
     ),
-    Case("parquet cut short", ("cut.parquet", "cut short"), **csv("cut.parquet", _cut_short()), command=INGEST),
-    Case("no format", ("table.xyz", "expected"), **csv("table.xyz", TEXT), command=INGEST),
+    Case(
+        "parquet cut short",
+        ("cut.parquet", "cut short"),
+        **csv("cut.parquet", _cut_short()),
+        marks=WIDE,
+        command=INGEST,
+    ),
+    Case("no format", ("table.xyz", "expected"), **csv("table.xyz", TEXT), marks=WIDE, command=INGEST),
     Case(
         "target absent",
         ("data.target: no column 'species'",),
@@ -138,7 +146,13 @@ TABLES = [
         marks=WIDE,
     ),
     Case("one class", ("'species'", "Adelie"), **csv("one.csv", column("species", "Adelie")), marks=WIDE),
-    Case("infinite", ("'body_mass_g'", "inf"), **csv("inf.csv", TEXT.replace(",3750,", ",inf,")), command=PREPARE),
+    Case(
+        "infinite",
+        ("'body_mass_g'", "inf"),
+        **csv("inf.csv", TEXT.replace(",3750,", ",inf,")),
+        marks=WIDE,
+        command=PREPARE,
+    ),
     Case(
         "split left empty",
         ("split",),
@@ -197,6 +211,7 @@ NAMES = [
         **csv("label.csv", TEXT.replace("year", "label", 1)),
         command=PREPARE,
         code=2,
+        marks=WIDE,
     ),
 ]
 LONG = "a" * 5000

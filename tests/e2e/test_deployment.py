@@ -16,7 +16,7 @@ from tests.e2e.bad_input import SPEC
 from tests.running import Loopline
 from tests.serving import live_server
 
-pytestmark = pytest.mark.e2e
+pytestmark = [pytest.mark.e2e, pytest.mark.wide]
 
 ROW = {
     "bill_length_mm": 39.1,

@@ -15,7 +15,7 @@ from models.pipeline.steps import STEPS
 from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
-from tests.running import PROMISED_S, ROOT, Loopline, flow_runs, leftovers, write_program
+from tests.running import PROMISED_S, ROOT, Loopline, begin_prefect, flow_runs, leftovers, write_program
 
 pytestmark = pytest.mark.e2e
 
@@ -25,10 +25,11 @@ DATA_STEPS = ("ingest", "validate-raw", "prepare", "validate-prepared", "version
 
 
 @pytest.fixture(scope="module")
-def home(tmp_path_factory: pytest.TempPathFactory):
+def home(tmp_path_factory: pytest.TempPathFactory, empty_prefect: Path):
     """A workspace outside of any git repository, with its own Prefect server; and the penguins as they are shipped."""
     made = Loopline(tmp_path_factory.mktemp("first-day") / "home", {"LOOPLINE_SERVER_IDLE_S": "300"})
     shutil.copytree(ROOT / "projects" / "penguins", made.home / "projects" / "penguins", ignore=lambda *_: ["data"])
+    begin_prefect(made.home, empty_prefect)
     yield made
     made.stop()
 

@@ -149,6 +149,7 @@ def test_what_was_made_is_read_in_a_workspace_that_cannot_be_written_any_more(ma
             assert "set LOOPLINE_HOME to a folder that can be written" in said, command
 
 
+@pytest.mark.wide
 def test_a_project_that_cannot_be_written(make_home):
     home = make_home("sealed")
     folder = home.project("sealed", SPEC)

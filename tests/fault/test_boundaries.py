@@ -23,8 +23,8 @@ KILLED = {"train": pytest.mark.wide, "promote": ()}
 ENDED = {"judge": pytest.mark.wide}
 
 
-AMID = {"search": ("trial-1", 2), "train": ("loop", 4)}
-"""Of the steps that train: the run in MLflow, and after how many of its epochs the loop is killed."""
+AMID = {"search": ("trial-1", 2, pytest.mark.wide), "train": ("loop", 4, ())}
+"""Of the steps that train: the run in MLflow, after how many of its epochs the loop is killed, and the test's mark."""
 
 
 def each(daily: dict[str, Any]) -> list[Any]:
@@ -35,7 +35,7 @@ def each(daily: dict[str, Any]) -> list[Any]:
 
 def with_epochs(steps: list[Any]) -> list[Any]:
     """The same, and after each step that trains a moment amid its epochs."""
-    moments = {name: [pytest.param(name, True, id=f"amid-{name}")] for name in AMID}
+    moments = {name: [pytest.param(name, True, id=f"amid-{name}", marks=marks)] for name, (*_, marks) in AMID.items()}
     begins = {step.values[0]: pytest.param(*step.values, False, marks=step.marks, id=step.values[0]) for step in steps}
     return [place for name, begin in begins.items() for place in (begin, *moments.get(name, []))]
 
@@ -81,7 +81,7 @@ def stop_at(home: Loopline, name: str, line: str, number: int) -> set[str]:
 @pytest.mark.parametrize(("step", "amid"), with_epochs(each(KILLED)))
 def test_sigkill_where_a_step_begins_and_amid_its_epochs(killed: Loopline, step: str, amid: bool):
     if amid:
-        kill_amid(killed, "killed", *AMID[step])
+        kill_amid(killed, "killed", *AMID[step][:2])
         return
     done = stop_at(killed, "killed", f"{step:<18} ...", signal.SIGKILL)
     assert done == set(NAMES[: NAMES.index(step)])

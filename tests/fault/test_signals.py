@@ -29,6 +29,7 @@ LATER_S = 130.0
 """So much later, by the clock that is handed in, an open signal is asked again."""
 
 
+@pytest.mark.wide
 def test_a_signal_outlives_the_death_of_prefect_while_its_run_starts(
     workspace: Workspace, make_project: MakeProject, empty_prefect: Path
 ) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
     from tests.tiny_jobs import MakeJob
 
 ROOT = Path(__file__).parents[2]
-Processes = Callable[..., list[subprocess.CompletedProcess[str]]]
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -136,26 +135,3 @@ def _placed(request: pytest.FixtureRequest, tracked: Workspace, monkeypatch: pyt
 def model(request: pytest.FixtureRequest) -> str:
     """A model's name of this test's own: the served registry outlives it."""
     return f"m-{abs(hash(request.node.nodeid)) % 10**10}"
-
-
-@pytest.fixture
-def at_once(tmp_path: Path) -> Iterator[Processes]:
-    """Run pieces of Python in processes of their own, all at the same time; heavy modules are imported already."""
-    running: list[warm.Process] = []
-
-    def run(*codes: str, cwd: Path = ROOT, timeout_s: float = 60) -> list[subprocess.CompletedProcess[str]]:
-        done: list[subprocess.CompletedProcess[str]] = []
-        running.clear()
-        prints = [[tmp_path / f"at-once-{number}.{kind}" for kind in ("out", "err")] for number in range(len(codes))]
-        for code, (out, err) in zip(codes, prints, strict=True):
-            with Path(os.devnull).open("rb") as nothing, out.open("wb") as to_out, err.open("wb") as to_err:
-                files = nothing.fileno(), to_out.fileno(), to_err.fileno()
-                running.append(warm.server().start("-c", (code,), dict(os.environ), cwd, files))
-        for code, process, (out, err) in zip(codes, running, prints, strict=True):
-            returned = process.wait(timeout_s)
-            done.append(subprocess.CompletedProcess(code, returned, out.read_text(), err.read_text()))
-        return done
-
-    yield run
-    for process in running:
-        process.kill()

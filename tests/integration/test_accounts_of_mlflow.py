@@ -23,8 +23,7 @@ from tasks.mlflow.registry_reader import registered
 from tasks.release.registry_watcher import RegistryWatcher
 from tasks.state.registered_models import foreign_owner
 from tasks.state.workspace_id import workspace_id
-from tests.conftest import MakeProject
-from tests.integration.conftest import Processes
+from tests.conftest import MakeProject, Processes
 from tests.mlflow_accounts import ADMIN, account, permit, serving_accounts
 from tests.registered import register_served
 from tests.wide import wide

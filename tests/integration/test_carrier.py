@@ -26,9 +26,8 @@ from tasks.prefect.events import CHAMPION_MOVED
 from tasks.state import registered_models
 from tasks.state.versions import version_of, versions_of
 from tasks.state.workspace_id import workspace_id
-from tests.conftest import MakeProject
+from tests.conftest import MakeProject, Processes
 from tests.event_receiver import receiving
-from tests.integration.conftest import Processes
 from tests.mlflow_serving import serving
 from tests.registered import register_served
 

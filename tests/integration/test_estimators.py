@@ -244,7 +244,7 @@ def decided(probabilities: np.ndarray, preparation: Preparation) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.soak if name != "logistic" else ()) for name in CASES]
+    "name", [pytest.param(name, marks=pytest.mark.wide if name == "logistic" else pytest.mark.soak) for name in CASES]
 )
 def test_what_is_served_is_what_the_library_predicts(
     tracked: Workspace,

@@ -36,7 +36,7 @@ def kill_one_at(pool, stages):
 
 
 @pytest.mark.parametrize(
-    ("method", "stages"), [wide("stages", ("pretrain", "teacher-1", "train")), ("plateau", ("train",))]
+    ("method", "stages"), [wide("stages", ("pretrain", "teacher-1", "train")), wide("plateau", ("train",))]
 )
 def test_killed_ranks_end_with_the_same_bits(pool, make_job, method, stages):
     train = {"epochs": 4, "count": 120, "ranks": 2, "arguments": {"hidden": 8}, **METHODS[method]}

@@ -8,6 +8,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from unittest import mock
 
 import psutil
@@ -20,15 +21,16 @@ from tasks.prefect import flow_runs, prefect_server
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 from tasks.prefect.worker import pool_of, worker_name
-from tests.running import eventually
+from tests.running import begin_prefect, eventually
 
 IDLE_S = 4
 
 
 @pytest.fixture
-def server(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrefectServer]:
+def server(workspace: Workspace, empty_prefect: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrefectServer]:
     """The server of an empty workspace, ended whatever happens."""
     monkeypatch.setenv("LOOPLINE_SERVER_IDLE_S", str(IDLE_S))
+    begin_prefect(workspace.root, empty_prefect)
     made = PrefectServer(workspace)
     yield made
     made.stop()

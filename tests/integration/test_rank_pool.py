@@ -111,7 +111,8 @@ def test_two_ranks_follow_one_rank(pool, make_job):
     ("regime", "ranks"),
     [
         # The bits of every net after a kill are seen in the unit tests of the loop: here, of one with random pictures.
-        *(pytest.param(name, 1, marks=pytest.mark.soak if name != "cnn" else ()) for name in ("mlp", "cnn", "gru")),
+        *(pytest.param(name, 1, marks=pytest.mark.soak) for name in ("mlp", "gru")),
+        wide("cnn", 1),
         # Two ranks go on as one each: the net makes no difference that one rank and mlp, fsdp do not show.
         ("mlp", 2),
         wide("fsdp", 2),
@@ -165,7 +166,7 @@ def undisturbed(tmp_path_factory, pool):
     [
         # test_parallel.py has one rank go on from fsdp, and tp from pp (wide).
         pytest.param({"ranks": 2, "parallel": "fsdp"}, {"ranks": 1}, marks=pytest.mark.soak),
-        ({"ranks": 1}, {"ranks": 4, "parallel": "fsdp"}),
+        wide({"ranks": 1}, {"ranks": 4, "parallel": "fsdp"}),
         pytest.param({"ranks": 2, "parallel": "pp"}, {"ranks": 2, "parallel": "tp"}, marks=pytest.mark.soak),
     ],
 )
@@ -322,7 +323,8 @@ def test_ranks_that_always_die_end_in_an_error_that_says_so(pool, make_job, tmp_
         pool.run(make_job(net=write_net(tmp_path, DYING), ranks=ranks, max_restarts=1))
 
 
-@pytest.mark.parametrize("stopped", [0, wide(1)])
+@pytest.mark.wide  # two ranks without a pool: tests/unit/models/distributed/test_watchdog.py
+@pytest.mark.parametrize("stopped", [0, 1])
 def test_a_stopped_rank_is_named(pool, make_job, stopped):
     """SIGSTOP: alive, and silent. Its peer would wait for ever in a collective."""
     job = make_job(arguments={"hidden": 8}, ranks=2, epochs=500, count=2000, job={"silence_s": 3.0})

@@ -13,7 +13,7 @@ from tasks.host import database
 from tasks.host.tables import runners
 from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import ask, close_task_runs, ended_with_open_tasks
-from tests.integration.conftest import Processes
+from tests.conftest import Processes
 from tests.running import Loopline, flow_runs
 
 KILLED = """

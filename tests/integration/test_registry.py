@@ -26,7 +26,8 @@ from tasks.state import registered_models, versions
 from tasks.state.champion_moves import champion_of
 from tasks.state.versions import address_of, challenger_of, version_of, versions_of
 from tasks.state.workspace_id import workspace_id
-from tests.integration.conftest import Processes, each_registry
+from tests.conftest import Processes
+from tests.integration.conftest import each_registry
 from tests.wide import wide
 
 pytestmark = pytest.mark.usefixtures("module_environment")

@@ -25,8 +25,8 @@ from models.project_spec.blocks import Model, Spec, Train
 from models.training.job import TrainingJob
 from models.training.rank import run_job
 from tests.finished_jobs import METADATA
-from tests.wide import wide_but
 
+pytestmark = pytest.mark.wide  # with every change: tests/rules/test_quantiles.py, of tables; golden specs of series
 FAMILIES = {
     "linear": {},
     "trees": {"rounds": 150, "learning_rate": 0.05, "num_leaves": 7},
@@ -72,7 +72,7 @@ def predicted(place: Path, preparation: Preparation, net: str, metric: str) -> N
     return predict(graph, feeds(place / "prepared", "test", preparation), preparation)
 
 
-@pytest.mark.parametrize("net", wide_but(FAMILIES, {"trees"}))
+@pytest.mark.parametrize("net", FAMILIES)
 def test_an_interval_of_80_percent_holds_75_to_85_percent_at_each_horizon(net: str, tmp_path: Path) -> None:
     preparation = prepared(tmp_path, autoregression(0.7, seed=1), quantiles=LEVELS)
     values, target = predicted(tmp_path, preparation, net, "pinball"), targets(tmp_path / "prepared", "test")
@@ -86,7 +86,7 @@ def test_an_interval_of_80_percent_holds_75_to_85_percent_at_each_horizon(net: s
     assert ((covered >= 0.75) & (covered <= 0.85)).all(), covered
 
 
-@pytest.mark.parametrize("net", wide_but(FAMILIES, {"trees"}))
+@pytest.mark.parametrize("net", FAMILIES)
 def test_a_goal_of_one_quantile_lets_that_share_of_the_true_values_lie_below(net: str, tmp_path: Path) -> None:
     preparation = prepared(tmp_path, autoregression(0.7, seed=2), {"metric": "pinball", "quantile": 0.9})
     values, target = predicted(tmp_path, preparation, net, "pinball_0.9"), targets(tmp_path / "prepared", "test")

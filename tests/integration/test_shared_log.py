@@ -16,7 +16,7 @@ from tasks.state.delta.shared_log import shared_log
 from tasks.state.ingest_segments import move, moving, receive, share_labels
 from tasks.state.predictions import label_store, prediction_log
 from tasks.state.segments import SegmentWriter, segments_folder
-from tests.integration.conftest import Processes
+from tests.conftest import Processes
 from tests.s3 import BUCKET, s3
 
 KILLED = """

@@ -26,7 +26,6 @@ from flows.prefect.deployments import KINDS, deploy
 from tasks.prefect import flow_runs
 from tasks.prefect.flow_runs import ask
 from tests.conftest import MakeProject
-from tests.wide import wide
 
 TIMEOUT_S = 1.5
 """Of the clients here; the clients of a user wait for 30 and 60 s."""
@@ -107,7 +106,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Log nothing."""
 
 
-@pytest.fixture(params=[changes, wide(lambda *_: True)], ids=["changes", "all"])
+@pytest.fixture(params=[changes, lambda *_: True], ids=["changes", "all"])
 def slow(api: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Iterator[SlowServer]:
     with SlowServer(api, request.param) as server:
         threading.Thread(target=server.serve_forever, daemon=True).start()
@@ -126,6 +125,7 @@ def slow(api: str, monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureReque
         server.shutdown()
 
 
+@pytest.mark.wide
 def test_deployments_are_applied_whichever_request_fails_first(
     slow: SlowServer, api: str, make_project: MakeProject
 ) -> None:

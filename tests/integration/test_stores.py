@@ -10,7 +10,7 @@ import pytest
 from tasks.host import stores
 from tasks.host.workspace import Workspace
 from tasks.mlflow import embedded_store
-from tests.integration.conftest import Processes
+from tests.conftest import Processes
 from tests.wide import wide
 
 pytestmark = pytest.mark.usefixtures("migrated_databases")

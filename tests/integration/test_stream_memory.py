@@ -13,7 +13,7 @@ from models.data.tensor_file import RowWriter
 from models.inputs.numeric.record import NumericInput
 from models.project_spec.blocks import Model, Train
 from models.training.job import TrainingJob
-from tests.integration.conftest import Processes
+from tests.conftest import Processes
 
 COLUMNS = 100
 ROWS = 25_000

@@ -373,6 +373,7 @@ def hook() -> Iterator[str]:
     server.server_close()
 
 
+@pytest.mark.wide
 def test_people_are_told_by_what_the_environment_names(
     client: SyncPrefectClient, undeployed: Project, hook: str
 ) -> None:

@@ -188,7 +188,7 @@ def walk(place: Embedded) -> Iterator[Walk]:
 
 @pytest.mark.parametrize(
     "place",
-    [Embedded, wide(SameWorkspace), wide(InPostgres, marks=[*needs_postgres, pytest.mark.wide]), Elsewhere],
+    [Embedded, wide(SameWorkspace), wide(InPostgres, marks=[*needs_postgres, pytest.mark.wide]), wide(Elsewhere)],
     indirect=True,
     ids=lambda kind: kind.__name__,
 )

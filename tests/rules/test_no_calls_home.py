@@ -12,7 +12,7 @@ import pytest
 
 from models.export.bundle import bundle, portable_code
 from models.inference.loaded_model import LoadedModel
-from models.inference.portable import MODEL_FILE, NO_TELEMETRY
+from models.inference.portable import MODEL_FILE, NO_TELEMETRY, open_session
 from tests.running import Loopline
 from tests.served_models import write_served
 from tests.serving import crown, live_server
@@ -69,6 +69,17 @@ def test_the_tracer_sees_a_lookup(tmp_path):
     assert "collector.example.org" in places_outside(tmp_path / "trace")
 
 
+def test_what_opens_a_graph_has_its_library_silenced_and_keeps_what_a_person_set(monkeypatch, tmp_path):
+    write_served(tmp_path)
+    for before, after in ((None, "1"), ("0", "0")):
+        monkeypatch.delenv(NO_TELEMETRY, raising=False)
+        if before is not None:
+            monkeypatch.setenv(NO_TELEMETRY, before)
+        open_session(tmp_path / MODEL_FILE)
+        assert os.environ[NO_TELEMETRY] == after
+
+
+@pytest.mark.wide
 def test_neither_server_nor_bundle_nor_mlflows_model_looks_anything_up(workspace, tmp_path):
     crown(workspace, "tiny")
     bundled, logged, served = (tmp_path / name for name in ("bundle", "pyfunc", "served"))

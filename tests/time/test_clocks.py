@@ -52,6 +52,7 @@ def test_a_holder_with_a_wrong_clock_keeps_its_lease_while_it_lives_and_no_longe
     assert [past.reason for past in read_loops(shared.state / "projects" / PROJECT)] == ["new"]
 
 
+@pytest.mark.wide
 def test_a_signal_has_the_databases_time(shared: Workspace, elsewhere: Elsewhere) -> None:
     """The policy compares it with the begin and the end of loops of other machines."""
     with elsewhere("wrong", clock_s=-300.0).process("ask_for_loop") as person:

@@ -9,6 +9,7 @@ from torch.distributed import TCPStore
 
 from models.distributed.watchdog import Heartbeat, Watchdog, who_is_behind
 from tests.ranks import on_ranks
+from tests.wide import wide
 
 SILENCE_S = 1.5
 
@@ -42,7 +43,7 @@ def test_the_message_names_the_rank_that_is_behind(now, silent, expected):
     assert re.search(expected, who_is_behind(now, silent, 2))
 
 
-@pytest.mark.parametrize("stopped", [0, 1])
+@pytest.mark.parametrize("stopped", [0, wide(1)])
 def test_a_stopped_rank_is_named_by_the_other(tmp_path, stopped):
     port, pids = tmp_path / "port", [tmp_path / f"pid-{rank}" for rank in range(2)]
 

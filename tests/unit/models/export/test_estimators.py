@@ -42,7 +42,7 @@ def fitted_job(finished_job, tmp_path):
         ("catboost:CatBoostClassifier", "table", "multiclass", {"rounds": 5}),
         wide("catboost:CatBoostRegressor", "series", "horizons", {"rounds": 5}),
         ("sklearn.ensemble:ExtraTreesClassifier", "table", "multiclass", {"n_estimators": 5}),
-        ("sklearn.ensemble:HistGradientBoostingRegressor", "series", "regression", {"max_iter": 5}),
+        wide("sklearn.ensemble:HistGradientBoostingRegressor", "series", "regression", {"max_iter": 5}),
         ("sklearn.linear_model:LogisticRegression", "table", "binary", {}),
     ],
 )

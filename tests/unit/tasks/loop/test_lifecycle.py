@@ -2,8 +2,8 @@
 
 import os
 import subprocess
-import sys
 import time
+from collections.abc import Callable
 from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
@@ -25,7 +25,7 @@ from tasks.loop.lifecycle import _open_loop_state as open_book
 from tasks.loop.lifecycle import name_loop, new_loop_id, open_loop, open_stage
 from tasks.loop.loop import Loop, StepResult
 from tasks.state.outbox import Outbox
-from tests.conftest import MakeProject
+from tests.conftest import MakeProject, Processes
 
 
 @pytest.fixture
@@ -33,26 +33,32 @@ def project(make_project: MakeProject) -> Project:
     return make_project("tiny")
 
 
-def other_process(project: Project, code: str) -> subprocess.CompletedProcess[str]:
-    script = (
+@pytest.fixture
+def other_process(project: Project, at_once: Processes) -> Callable[[str], subprocess.CompletedProcess[str]]:
+    """A function that runs code in another process, which has the project."""
+    begin = (
         "from pathlib import Path\nfrom tasks.host.workspace import Workspace\n"
         "from tasks.loop.lifecycle import open_stage\n"
-        f"project = Workspace(Path({str(project.workspace.root)!r})).project('tiny')\n{code}"
+        f"project = Workspace(Path({str(project.workspace.root)!r})).project('tiny')\n"
     )
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, cwd=Path.cwd())
+    return lambda code: at_once(begin + code)[0]
 
 
-def test_a_second_loop_of_the_project_is_refused_and_told_of_the_first(project: Project) -> None:
+def test_a_second_loop_of_the_project_is_refused_and_told_of_the_first(
+    project: Project, other_process: Callable[[str], subprocess.CompletedProcess[str]]
+) -> None:
     with open_stage(project):
-        done = other_process(project, "with open_stage(project): pass")
+        done = other_process("with open_stage(project): pass")
     assert done.returncode == 1
     assert "another command works on tiny now: wait for it" in done.stderr
     assert "StoreError" in done.stderr
-    assert other_process(project, "with open_stage(project): pass").returncode == 0
+    assert other_process("with open_stage(project): pass").returncode == 0
 
 
-def test_a_killed_loop_leaves_no_lock(project: Project) -> None:
-    done = other_process(project, "import os, signal\nwith open_stage(project): os.kill(os.getpid(), signal.SIGKILL)")
+def test_a_killed_loop_leaves_no_lock(
+    project: Project, other_process: Callable[[str], subprocess.CompletedProcess[str]]
+) -> None:
+    done = other_process("import os, signal\nwith open_stage(project): os.kill(os.getpid(), signal.SIGKILL)")
     assert done.returncode == -9
     with open_stage(project):
         pass

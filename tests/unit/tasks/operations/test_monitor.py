@@ -3,10 +3,7 @@
 from __future__ import annotations
 
 import shutil
-import subprocess
-import sys
 from datetime import UTC, datetime
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -21,7 +18,7 @@ from tasks.operations import monitor as monitor
 from tasks.prefect import events
 from tasks.state.monitoring_store import opened
 from tasks.state.predictions import label_store
-from tests.conftest import MakeProject
+from tests.conftest import MakeProject, Processes
 from tests.unit.models.monitoring import conftest as made
 from tests.watched import SPEC, World
 
@@ -276,7 +273,7 @@ def test_the_counts_are_kept_by_version_and_hour(world: World) -> None:
     assert window.tally.counts["input.colour"].sum() == 100
 
 
-def test_a_process_killed_in_the_middle_of_a_look_counts_nothing_twice(world: World) -> None:
+def test_a_process_killed_in_the_middle_of_a_look_counts_nothing_twice(world: World, at_once: Processes) -> None:
     table = world.predict(1200)
     world.label(table)
     code = (
@@ -286,7 +283,7 @@ def test_a_process_killed_in_the_middle_of_a_look_counts_nothing_twice(world: Wo
         "patch.setattr(MonitorStore, 'set_place', lambda *given: os.kill(os.getpid(), 9))\n"
         "World(Workspace.find().project('tiny'), patch).look()"
     )
-    done = subprocess.run([sys.executable, "-c", code], cwd=Path(__file__).parents[4], check=False)
+    (done,) = at_once(code)
     assert done.returncode == -9
     found = world.look()
     assert [(window.num_predictions, window.num_labels) for window in found.windows] == [
