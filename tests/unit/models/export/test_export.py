@@ -19,15 +19,16 @@ from models.training.job import TrainingJob
 from tests.finished_jobs import METADATA, ExportedJob, FinishedJob
 from tests.wide import wide
 
+# Golden specs (tests/rules) export linear and cnn.
 # Of series, one step ahead is the first of several horizons, and a horizon the middle one of several quantiles.
 READY: list[Any] = [
     ("mlp", "table", "binary", {"hidden": 8}),
     wide(("tabm", "table", "multiclass", {"hidden": 8})),
     wide(("transformer", "table", "multiclass", {"width": 8, "layers": 1})),
-    ("linear", "table", "multiclass", {}),
+    wide(("linear", "table", "multiclass", {})),
     ("trees", "table", "multiclass", {}),
     ("trees", "table", "regression", {}),
-    ("cnn", "image", "multiclass", {"width": 4, "hidden": 8}),
+    wide(("cnn", "image", "multiclass", {"width": 4, "hidden": 8})),
     ("resnet", "image", "multiclass", {"width": 4}),
     pytest.param(("gru", "series", "regression", {"hidden": 8}), marks=pytest.mark.soak),
     pytest.param(("trees", "series", "regression", {}), marks=pytest.mark.soak),
