@@ -40,6 +40,7 @@ VARIABLES = {
     "LOOPLINE_OVERVIEW_HOST": "Address at which the overview page listens; default 127.0.0.1.",
     "LOOPLINE_OVERVIEW_PROXY": "`elsewhere`: a proxy on another machine asks the overview page; needed off loopback.",
     "LOOPLINE_OVERVIEW_NAMES": "Further host names of the overview page, separated by commas.",
+    "LOOPLINE_PAGE_VARIABLES": "Variables that an address on the page `/new` may name by `${NAME}`; default: none.",
     "LOOPLINE_WEBHOOK_SECRET": "Secret of MLflow's webhook, which tells a server of a promotion at once.",
     "LOOPLINE_NOTIFY_SLACK": "Slack webhook that gets messages.",
     "LOOPLINE_NOTIFY_EMAIL": "Apprise address of e-mail that gets messages.",

@@ -27,7 +27,7 @@ def input_lines(table: pa.Table, kinds: Mapping[str, str]) -> Iterator[str]:
         yield "    # Taken for inputs; `kinds` changes what a column is:"
     for name in inputs[:MOST_LINES]:
         column = table.column(name)
-        yield f"    #   {yaml_text(name)}: {_reading(column, kinds.get(name, ''))}{_share_missing(column)}"
+        yield f"    #   {yaml_text(name)}: {reading_of(column, kinds.get(name, ''))}"
     if len(inputs) > MOST_LINES:
         yield f"    #   and {len(inputs) - MOST_LINES:,} more, by their types: the card lists all"
 
@@ -43,9 +43,15 @@ def plain_id(table: pa.Table, ids: Sequence[str]) -> str | None:
     return next(iter([*named, *codes]), None)
 
 
-def _reading(column: pa.ChunkedArray, kind: str) -> str:
+def reading_of(column: pa.ChunkedArray, kind: str) -> str:
+    """Return what an input column is taken for, and its share of missing values: `category, 3 levels, 2 % missing`.
+
+    Args:
+        column: Its values.
+        kind: The kind that the spec names; empty for none.
+    """
     fits = _OF_KIND.get(kind) or next(reading for takes, reading in _OF_TYPE if takes(column.type))
-    return fits(column)
+    return f"{fits(column)}{_share_missing(column)}"
 
 
 def _sentences(column: pa.ChunkedArray) -> str:

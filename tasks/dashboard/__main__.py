@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import os
+import tempfile
 from pathlib import Path
 
 from tasks.dashboard.app import application
@@ -30,6 +31,9 @@ def main() -> None:
     workspace = Workspace(args.root.resolve())
     workspace.make()
     stores.configure(workspace)
+    uploads = workspace.cache / "uploads"
+    uploads.mkdir(exist_ok=True)
+    tempfile.tempdir = str(uploads)  # where starlette keeps an upload while it comes: /tmp may be small
     app = application(workspace, host, args.name)
     config = uvicorn.Config(
         app,

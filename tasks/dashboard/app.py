@@ -21,7 +21,7 @@ from models.errors import StoreError
 from models.report import overview_page
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
-from tasks.dashboard import api, buttons, data, loops, metrics, releases, session, versions
+from tasks.dashboard import api, buttons, data, loops, metrics, new_project, releases, session, spec_edit, versions
 from tasks.dashboard.data_versions import TAG
 from tasks.dashboard.guard import API, HEADERS, REPORT_POLICY, DashboardGuard
 from tasks.dashboard.session import Sessions, cookie_of, logout_token
@@ -60,6 +60,8 @@ def application(workspace: Workspace, host: str, names: Iterable[str] = ()) -> S
         *versions.ROUTES,
         *releases.ROUTES,
         *data.ROUTES,
+        *new_project.ROUTES,
+        *spec_edit.ROUTES,
         *buttons.ROUTES,
         *session.ROUTES,
         *api.ROUTES,

@@ -17,6 +17,8 @@ from tasks.host.http_guard import AccessRules, is_foreign
 
 FORM_BYTES = 64 * 1024
 API_BYTES = 16 * 1024 * 1024
+UPLOAD_BYTES = 1024 * 1024 * 1024
+UPLOAD = "/new"
 API = ("/labels/", "/trigger/")
 OPEN = ("/health", "/style.css", "/login")
 POLICY = (
@@ -83,6 +85,8 @@ class DashboardGuard:
 
 
 def _most_bytes(path: str) -> int:
+    if path == UPLOAD:
+        return UPLOAD_BYTES
     return API_BYTES if path.startswith(API) else FORM_BYTES
 
 
@@ -102,7 +106,8 @@ def _limited(receive: Receive, path: str) -> Receive:
 
 
 def _too_large(path: str) -> str:
-    return f"the request is larger than {_most_bytes(path):,} bytes: send it in parts"
+    cure = "register an address, or use `loopline new NAME --from FILE`" if path == UPLOAD else "send it in parts"
+    return f"the request is larger than {_most_bytes(path):,} bytes: {cure}"
 
 
 def _unauthorised() -> Response:

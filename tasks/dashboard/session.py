@@ -64,13 +64,18 @@ def logout_token(request: Request) -> str:
     return form_token(request, "/logout")
 
 
-async def checked_form(request: Request) -> FormData:
+async def checked_form(request: Request, max_files: int = 0, max_fields: int = 20) -> FormData:
     """Return the sent form, if our own page made it for this session and path.
+
+    Args:
+        request: The request.
+        max_files: How many files it may hold; whoever takes them closes the form.
+        max_fields: How many fields it may hold.
 
     Raises:
         HTTPException: 403, the form was made elsewhere, for another path, or too long ago.
     """
-    form = await request.form(max_files=0, max_fields=20)
+    form = await request.form(max_files=max_files, max_fields=max_fields)
     token, key = str(form.get("token", "")), request.session.get(KEY)
     if key is None or not hmac.compare_digest(token.encode(), _token(key, request.url.path).encode()):
         raise HTTPException(403, "This form did not come from this page, or is too old: go back, look again, then ask.")

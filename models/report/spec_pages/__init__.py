@@ -1,0 +1,1 @@
+"""Pages that make a project and change its spec."""

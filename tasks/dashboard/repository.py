@@ -1,0 +1,83 @@
+"""What follows when a page has changed files of the team's repository: a commit of them, and their deployments."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from collections.abc import Sequence
+
+from models.errors import one_line
+from models.launch import launched
+from tasks.dashboard.approvals import PERSON
+from tasks.host.workspace import HOME, Project, Workspace
+from tasks.prefect.prefect_server import PrefectServer
+from tasks.tools.dvc_view import in_git
+
+GIT_TIMEOUT_S = 30
+ADDRESS = "pages@loopline.invalid"
+"""Of the author of commits, who is known by the workspace's token alone."""
+
+
+def commit(project: Project, names: Sequence[str], message: str) -> str:
+    """Commit files of a project, and nothing else that is staged; return what was done, as a sentence.
+
+    The hooks of the repository run, and may refuse; nothing is pushed. A file that cannot be committed stays written.
+
+    Args:
+        project: The project.
+        names: The files' names in its folder.
+        message: The commit's message.
+    """
+    if not in_git(project.folder):
+        return "The workspace is in no git repository, so there is no commit."
+    identity = [] if _git(project, "config", "user.email")[0] else _identity()
+    author = f"{PERSON} <{ADDRESS}>"
+    steps = (
+        ("add", "--", *names),
+        (*identity, "commit", "--quiet", "--only", f"--author={author}", f"--message={message}", "--", *names),
+    )
+    for arguments in steps:
+        done, text = _git(project, *arguments)
+        if not done:
+            return f"It is written, and not committed: git says: {one_line(text) or 'nothing'}."
+    return f"Commit {_git(project, 'rev-parse', '--short', 'HEAD')[1].strip()} holds it; push it as your team does."
+
+
+def deploy(workspace: Workspace, project: Project) -> None:
+    """Begin to bring a project's deployments up to date in Prefect, as `loopline deploy` does; wait for nothing.
+
+    Without a platform there is nothing to do: the next `loopline up` deploys every project. What goes wrong stands in
+    the log of the pages' service. Requests to retrain wait until the project is deployed.
+    """
+    if PrefectServer(workspace).api():
+        threading.Thread(target=_deploy, args=(workspace, project), name="loopline-deploy", daemon=True).start()
+
+
+def _deploy(workspace: Workspace, project: Project) -> None:
+    # By its name: imports run from flows to tasks alone. Prefect's worker starts flows so, too.
+    command = [sys.executable, *launched("flows.cli", "deploy", project.folder.name)]
+    environment = os.environ | {HOME: str(workspace.root)}
+    subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
+
+
+def _identity() -> list[str]:
+    return ["-c", "user.name=Loopline", "-c", f"user.email={ADDRESS}"]
+
+
+def _git(project: Project, *arguments: str) -> tuple[bool, str]:
+    """Return whether a command of git succeeded, and what it printed."""
+    try:
+        completed = subprocess.run(
+            ["git", "-C", str(project.folder), *arguments],
+            check=False,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            errors="replace",
+            timeout=GIT_TIMEOUT_S,
+        )
+    except (OSError, subprocess.TimeoutExpired) as error:
+        return False, str(error)
+    return completed.returncode == 0, completed.stdout + completed.stderr

@@ -1,0 +1,104 @@
+"""New data on its way to a project: the uploaded file or the address, and what was read of it, in the cache."""
+
+from __future__ import annotations
+
+import contextlib
+import re
+import secrets
+import shutil
+import time
+from pathlib import Path, PurePosixPath
+
+from pydantic import ValidationError
+from starlette.datastructures import UploadFile
+
+from models.errors import StoreError, UsageError
+from models.files import storing, write_text
+from models.frozen_model import FrozenModel
+from tasks.dashboard.drafting import DraftRequest, DraftResult
+from tasks.host.workspace import Workspace
+from tasks.platform.platform import LEAST_FREE_BYTES
+
+KEPT_S = 86400.0
+"""How long an upload waits for its project."""
+DRAFT_FILE = "draft.json"
+_ID = re.compile("[0-9a-f]{16}")
+MOST_CHARACTERS = 50
+"""Of a file's name, and of its endings."""
+_NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
+
+
+class Draft(FrozenModel):
+    """New data that a person looks at: how it was asked for, and what was read."""
+
+    request: DraftRequest
+    result: DraftResult
+
+
+def refuse_full_disk(workspace: Workspace, num_bytes: int) -> None:
+    """Check that a body of a size leaves enough of the disk free: it lies there twice for a moment.
+
+    Raises:
+        StoreError: It does not.
+    """
+    free = shutil.disk_usage(workspace.root).free
+    if free - 2 * num_bytes < LEAST_FREE_BYTES:
+        raise StoreError(
+            f"the file: got {num_bytes / 1e6:,.0f} MB, and {free / 1e9:.1f} GB are free under {workspace.root}, of "
+            f"which {LEAST_FREE_BYTES / 1e9:.1f} GB stay free for loops: free some space, or register an address"
+        )
+
+
+def new_folder(workspace: Workspace) -> Path:
+    """Return a new folder for an upload, and remove those that have waited too long."""
+    uploads = workspace.cache / "uploads"
+    with storing(uploads):
+        uploads.mkdir(parents=True, exist_ok=True)
+        for folder in uploads.iterdir():
+            with contextlib.suppress(FileNotFoundError):
+                if folder.stat().st_mtime < time.time() - KEPT_S:
+                    remove(folder)
+        folder = uploads / secrets.token_hex(8)
+        folder.mkdir()
+    return folder
+
+
+def folder_of(workspace: Workspace, upload: str) -> Path | None:
+    """Return the folder of an upload by its id; None if there is none."""
+    folder = workspace.cache / "uploads" / upload
+    return folder if _ID.fullmatch(upload) and folder.is_dir() else None
+
+
+def remove(folder: Path) -> None:
+    """Remove an upload."""
+    shutil.rmtree(folder, ignore_errors=True)
+
+
+def store_file(folder: Path, upload: UploadFile) -> Path:
+    """Copy an uploaded file into a folder under the last part of its name, of harmless characters alone.
+
+    Raises:
+        UsageError: The name has no ending, which says the format.
+        StoreError: The disk is full.
+    """
+    given = PurePosixPath(str(upload.filename).replace("\\", "/")).name
+    stem, dot, endings = (_NO_NAME.sub("-", part).strip("-") for part in given.lstrip(".").partition("."))
+    name = f"{stem[:MOST_CHARACTERS] or 'data'}{dot}{endings[-MOST_CHARACTERS:]}"
+    if not endings:
+        raise UsageError(f"the file: got the name {given[:80]!r}, expected one whose ending says the format: rows.csv")
+    path = folder / name
+    with storing(path), path.open("wb") as target:
+        shutil.copyfileobj(upload.file, target, 1 << 20)
+    return path
+
+
+def store(folder: Path, draft: Draft) -> None:
+    """Store what was read of new data."""
+    write_text(folder / DRAFT_FILE, draft.model_dump_json())
+
+
+def stored(folder: Path) -> Draft | None:
+    """Return what was read of new data; None if that is not there."""
+    with contextlib.suppress(OSError, ValidationError):
+        return Draft.model_validate_json((folder / DRAFT_FILE).read_text())
+    return None
