@@ -13,6 +13,8 @@ from pathlib import Path
 
 import pymysql
 
+from tests.certificates import certificate
+
 
 def is_installed() -> bool:
     """Whether this machine has a MariaDB server, and its account."""
@@ -21,9 +23,11 @@ def is_installed() -> bool:
 
 @contextlib.contextmanager
 def mariadb() -> Iterator[str]:
-    """A MariaDB of our own on a free port; gives the address of its database `shop`, without a password."""
+    """A MariaDB of our own on a free port, with TLS; gives the address of its database `shop`, without a password."""
     folder = Path(tempfile.mkdtemp(prefix="my", dir="/tmp"))  # a socket's path must be short
-    shutil.chown(folder, "mysql")
+    certificate(folder)
+    for path in (folder, *folder.iterdir()):
+        shutil.chown(path, "mysql")
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -34,6 +38,7 @@ def mariadb() -> Iterator[str]:
     try:
         subprocess.run(install, check=True, capture_output=True)
         command = ["mariadbd", *start, f"--socket={folder}/s", f"--port={port}", "--bind-address=127.0.0.1"]
+        command += [f"--ssl-cert={folder}/cert.pem", f"--ssl-key={folder}/key.pem"]
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen([*command, "--skip-name-resolve"], stdout=log, stderr=log)
         deadline = time.monotonic() + 60

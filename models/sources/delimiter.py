@@ -14,6 +14,7 @@ from collections.abc import Iterator
 SUFFIXES = (".csv", ".tsv")
 PARQUET = (".parquet", ".pq")
 TEXT = (".txt", ".text")
+WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
 _SEPARATORS = ",;\t|"  # if several are equally frequent, the first wins
 _QUOTED = re.compile(rb'"[^"]*"')
 

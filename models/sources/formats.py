@@ -11,8 +11,8 @@ import pyarrow.feather
 import pyarrow.json
 
 from models.errors import DataError, one_line
+from models.sources.delimiter import WORKBOOKS
 from models.sources.packed import arrow_input, open_unpacked
-from models.sources.readers.excel import SUFFIXES as WORKBOOKS
 from models.sources.readers.excel import read_excel
 
 OBJECT_BYTES = 64 << 20

@@ -31,6 +31,8 @@ _REFUSED = {
 _CERTIFICATES = {"SSLCertVerificationError", "ClientConnectorCertificateError", "SSLError"}
 _SLOW = {"SocketTimeoutError", "ReadTimeoutError"}
 _AWAY = {
+    "ConnectError",
+    "ConnectionError",
     "ClientConnectorError",
     "ClientConnectorDNSError",
     "EndpointConnectionError",
@@ -160,10 +162,11 @@ def reaching(text: str) -> Iterator[None]:
     except Exception as error:
         causes = [*with_causes(error)]
         names = {type(cause).__name__ for cause in causes}
-        status = next((getattr(cause, "status", None) for cause in causes if getattr(cause, "status", None)), None)
+        status = next(filter(None, map(_status_of, causes)), None)
         reason = without_secrets(one_line(causes[-1], 200), text)
         credentials = ADDRESS_SCHEMES[text.partition(":")[0]].credentials
-        if status in (401, 403) or names & _REFUSED:
+        is_expired = status == 400 and text.startswith("s3:")  # so S3 answers a HEAD with an old token
+        if status in (401, 403) or is_expired or names & _REFUSED:
             cure = f"its credentials are missing, wrong or expired: set {credentials}"
         elif names & _CERTIFICATES:
             cure = "its certificate is not trusted here: name the authority's file by SSL_CERT_FILE"
@@ -179,3 +182,13 @@ def reaching(text: str) -> Iterator[None]:
         else:
             cure = "it cannot be read: try again, or correct the address"
         raise StoreError(f"data.source {text}: {cure} ({reason})") from error
+
+
+def _status_of(error: BaseException) -> int | None:
+    """Return the status of HTTP that an error of aiohttp, botocore or httpx holds."""
+    response = getattr(error, "response", None)
+    if isinstance(response, Mapping):
+        status = response.get("ResponseMetadata", {}).get("HTTPStatusCode")
+    else:
+        status = getattr(error, "status", None) or getattr(response, "status_code", None)
+    return status if isinstance(status, int) else None

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import shutil
 from collections.abc import Iterator
 from datetime import date
 from decimal import Decimal
@@ -26,6 +28,8 @@ from models.sources.source import LastIngest, Source
 from tasks.tools.queries import copied
 from tests import mariadb as mariadb_server
 from tests import postgres as postgres_server
+from tests.certificates import certificate
+from tests.running import eventually
 
 AT = "${WAREHOUSE_URL}"
 _POSTGRES = """
@@ -211,6 +215,43 @@ def test_neither_user_nor_password_is_told(warehouse: str, monkeypatch: pytest.M
 
 
 @pytest.mark.postgres
+def test_what_is_wrong_with_tls_of_postgres_is_one_line(
+    warehouse: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    certificate(tmp_path)
+    verified = f"?sslmode=verify-full&sslrootcert={tmp_path}/cert.pem"
+    assert "it has no TLS" in _refusal(f"{warehouse}?sslmode=require", monkeypatch)
+    with psycopg.connect(warehouse, autocommit=True) as connection:
+        folder = Path(str(connection.execute("show data_directory").fetchone()[0]))  # type: ignore[index]
+        for name in ("cert.pem", "key.pem"):
+            copy = Path(shutil.copy(tmp_path / name, folder))
+            copy.chmod(0o600)
+            os.chown(copy, folder.stat().st_uid, folder.stat().st_gid)
+            connection.execute(f"alter system set ssl_{name[: -len('.pem')]}_file = '{name}'")
+        connection.execute("alter system set ssl = on")
+        connection.execute("select pg_reload_conf()")
+    monkeypatch.setenv("WAREHOUSE_URL", warehouse + verified)
+    assert eventually(lambda: _rows("select 1 as x") == [{"x": 1}])
+    (tmp_path / "other").mkdir()
+    certificate(tmp_path / "other")
+    for address in (
+        f"{warehouse}?sslmode=verify-full",
+        f"{warehouse}?sslmode=verify-full&sslrootcert={tmp_path}/other/cert.pem",
+        warehouse.replace("127.0.0.1", "localhost") + verified,
+    ):
+        assert "its certificate is not trusted here, or is of another host" in _refusal(address, monkeypatch)
+    assert "an argument of the address is wrong" in _refusal(f"{warehouse}?sslmode=verify", monkeypatch)
+
+
+def _refusal(address: str, monkeypatch: pytest.MonkeyPatch) -> str:
+    monkeypatch.setenv("WAREHOUSE_URL", address)
+    with pytest.raises((DataError, StoreError)) as caught:
+        _rows("select 1 as x")
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+@pytest.mark.postgres
 def test_a_new_project_sees_the_tables_of_postgres_that_its_user_may_read(
     warehouse: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
@@ -279,6 +320,23 @@ def test_values_of_mariadb_are_exact(shop: str) -> None:
 def test_what_mariadb_refuses_is_one_line(shop: str, sql: str, message: str) -> None:
     with pytest.raises(DataError, match=message):
         _rows(sql)
+
+
+@pytest.mark.wide
+def test_a_named_authority_is_held_to_by_mariadb(shop: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (own,) = _rows("select @@ssl_cert as path")
+    certificate(tmp_path)
+    monkeypatch.setenv("WAREHOUSE_URL", f"{shop}?ssl_ca={own['path']}")
+    (status,) = _rows(
+        "select variable_value as x from information_schema.session_status where variable_name = 'ssl_cipher'"
+    )
+    assert status["x"]
+    for address in (
+        f"{shop}?ssl_ca={tmp_path}/cert.pem",
+        f"{shop.replace('127.0.0.1', 'localhost')}?ssl_ca={own['path']}",
+    ):
+        assert "its certificate is not trusted here, or is of another host" in _refusal(address, monkeypatch)
+    assert "an argument of the address is wrong" in _refusal(f"{shop}?ssl_ca=/none.pem", monkeypatch)
 
 
 @pytest.mark.wide

@@ -40,6 +40,27 @@ class _Trouble(NamedTuple):
 _NOT_WELL_FORMED = "the address is not well formed: write special characters of user and password as %XX"
 _TROUBLES = (
     _Trouble(
+        r"certificate.verify.failed|root certificate file|does not match host name|hostname mismatch",
+        "its certificate is not trusted here, or is of another host: name the authority's file in the address "
+        "(sslrootcert=FILE, of MySQL ssl_ca=FILE), and the host as its certificate does",
+        True,
+    ),
+    _Trouble(
+        r"does(n't| not) support (it|SSL)\b",
+        "it has no TLS: ask who runs it, or leave the arguments of TLS out where the way to it is safe",
+        True,
+    ),
+    _Trouble(
+        r"no pg_hba.conf entry|insecure transport",
+        "it lets this user in with TLS alone, or not from here: write sslmode=require (of MySQL ssl_ca=FILE), or ask "
+        "who runs it",
+        True,
+    ),
+    _Trouble(
+        r"invalid sslmode|invalid URI query parameter|certificate file .*not|\[Errno 2\]|NO_CERTIFICATE_OR_CRL",
+        "an argument of the address is wrong: correct what stands behind its `?`, and the files that it names",
+    ),
+    _Trouble(
         r"authentication failed|no password supplied|Access denied|role .* does not exist",
         "its user or password is wrong: correct the variable",
         True,

@@ -211,6 +211,8 @@ def connect(url: str, base: Path) -> Iterator[MysqlSession]:
         charset="utf8mb4",
         cursorclass=SSCursor,
         init_command="set session time_zone = '+00:00'",
+        ssl_verify_cert="ssl_ca" in arguments,  # by the authority's file alone PyMySQL 1.2 verifies nothing
+        ssl_verify_identity="ssl_ca" in arguments,
         **arguments,
     )
     with contextlib.closing(connection):

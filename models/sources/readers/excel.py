@@ -11,8 +11,6 @@ import pyarrow as pa
 from models.errors import DataError, one_line
 from models.sources.packed import split_part
 
-SUFFIXES = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
-
 
 def read_excel(path: Path) -> pa.Table:
     """Return the only sheet of a workbook, or the one behind the `#`: `trips.xlsx#May 2026`.

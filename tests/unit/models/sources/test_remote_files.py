@@ -8,11 +8,12 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
+import httpx
 import pytest
 
 from models.errors import DataError, LooplineError, StoreError, UsageError
 from models.sources import remote_files
-from models.sources.remote_files import listed
+from models.sources.remote_files import listed, reaching
 from tests.certificates import certificate
 from tests.file_server import FileServer, file_server
 
@@ -102,6 +103,27 @@ def test_a_certificate_of_an_authority_that_is_named_is_trusted(tmp_path: Path) 
 def test_a_host_that_is_away_is_one_line_with_its_cure(address: str) -> None:
     with pytest.raises(StoreError, match="it cannot be reached: correct the host, or try again"):
         listed(address)
+
+
+def test_a_token_of_s3_that_expired_is_told(server: FileServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """S3 answers a HEAD with an expired token by 400, without a word."""
+    server.files, server.status = {"/lab/a.csv": b""}, {"/lab/a.csv": 400}
+    for name, value in (("ACCESS_KEY_ID", "ada"), ("SECRET_ACCESS_KEY", "lovelace"), ("SESSION_TOKEN", "old")):
+        monkeypatch.setenv(f"AWS_{name}", value)
+    monkeypatch.setenv("AWS_ENDPOINT_URL", server.address)
+    with pytest.raises(StoreError, match="its credentials are missing, wrong or expired: set AWS_ACCESS_KEY_ID"):
+        listed("s3://lab/a.csv")
+
+
+def test_hugging_face_that_is_away_or_refuses_is_told() -> None:
+    """Its library, which is not in the lock, asks by httpx."""
+    refusal = httpx.HTTPStatusError("no", request=httpx.Request("GET", "/"), response=httpx.Response(401))
+    for error, message in (
+        (httpx.ConnectError("no route"), "it cannot be reached"),
+        (refusal, "its credentials are missing, wrong or expired: set HF_TOKEN"),
+    ):
+        with pytest.raises(StoreError, match=message), reaching("hf://datasets/lab/trips/train.parquet"):
+            raise error
 
 
 def test_nothing_there_is_one_line(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 import time
 from pathlib import Path
 from typing import Any
@@ -113,6 +114,33 @@ def test_a_package_never_grows_and_a_function_without_arrived_is_not_asked(proje
     assert found(project) is None
     project.spec_path.write_text(project.spec_path.read_text().replace("./source.py:load", "pypi:a==1!b.csv"))
     assert found(project) is None
+
+
+def test_new_rows_of_a_query_are_told_once_and_fetched_alone(project: Project) -> None:
+    source = "{sql: 'select id, x, y, day from trips', at: 'sqlite:///trips.db', cursor: day}\n  id: id"
+    project.spec_path.write_text(project.spec_path.read_text().replace("data.csv", source))
+    with sqlite3.connect(project.folder / "trips.db") as trips:
+        trips.execute("create table trips (id integer, x real, y text, day text)")
+        _add(trips, range(1, 101))
+    read(project)
+    assert found(project) is None
+    with sqlite3.connect(project.folder / "trips.db") as trips:
+        trips.execute("vacuum")  # the file is another one, its rows are not
+        assert found(project) is None
+        _add(trips, range(101, 121))
+    first = found(project)
+    assert first is not None
+    assert (first.rows, first.text) == (20, "sqlite:///trips.db: +20 rows")
+    assert found(project) == first
+    read(project)
+    assert found(project) is None
+    assert pq.read_table(project.raw).column("id").to_pylist() == [*range(1, 121)]
+
+
+def _add(trips: sqlite3.Connection, ids: range) -> None:
+    rows = [(number, number / 2, ("yes", "no")[number % 2], f"+{number} minutes") for number in ids]
+    trips.executemany("insert into trips values (?, ?, ?, datetime('2026-01-01', ?))", rows)
+    trips.commit()
 
 
 ROW = """
