@@ -360,10 +360,8 @@ class StepCache:
         return record.result if record else None
 
     def _references(self, step: Step) -> Iterator[str]:
-        """Yield the code references of a step in the spec; a family yields its code, which no import names.
-
-        A step that takes labelled predictions checks them, by own classes of expectations too.
-        """
+        """Yield the code references of a step in the spec; a family yields its code, which no import names."""
+        # what takes labelled predictions checks them, by own classes of expectations too
         checked = BY_NAME["validate-raw"].references if "feedback" in step.external and self.feedback else ()
         yield from (text for path in (*step.references, *checked) for text in _strings_at(self._document, path))
         for net in families_of(self.spec) if step.family else ():
