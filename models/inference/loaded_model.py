@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from models.data.preparation import Preparation
-from models.errors import StoreError
+from models.errors import DataError, StoreError
 from models.inference.explain import Explainer
 from models.inference.input_schema import InputSchema
 from models.inference.names import answer_columns
@@ -32,7 +32,7 @@ from models.inference.predict import Feed, session
 from models.inference.table import TableSchema
 from models.inference.tensors import TensorSpec, port_of
 from models.inference.windows import SeriesSchema
-from models.kinds.data_kind import PerDataKind
+from models.kinds.data_kind import DATA_KINDS, PerDataKind
 
 WARM_UP_RUNS = 8
 TEXT_OUTPUTS = {NEXT_CHARACTER: "BYTES", PROBABILITY: "FP64", BITS_PER_CHAR: "FP64"}
@@ -106,6 +106,37 @@ class LoadedModel:
     def explainer(self) -> Explainer | None:
         """The explainer of this version's predictions; None if it has none."""
         return Explainer.load(self.folder, self.preparation)
+
+    @property
+    def required_explainer(self) -> Explainer:
+        """The explainer.
+
+        Raises:
+            DataError: It has none; says why.
+        """
+        if self.explainer:
+            return self.explainer
+        hint = (
+            "only tables and series are explained by column"
+            if not DATA_KINDS[self.preparation.kind].has_columns
+            else f"it has {len(self.preparation.target.outputs)} outputs, and one can be explained: leave `explain` out"
+            if self.preparation.target.outputs
+            else "it keeps no background rows: train again"
+        )
+        raise DataError(f"explain: version {self.version} of {self.project} cannot be: {hint}")
+
+    def check_finite(self, answer: Prediction) -> None:
+        """Refuse a prediction with NaN or infinite values: its label would come with invalid probabilities.
+
+        Raises:
+            DataError: Names the row and the cure.
+        """
+        for name in self.finite_outputs:
+            values = answer.outputs[name]
+            if values.dtype.kind == "f" and not np.vdot(values, values) < np.inf and not np.isfinite(values).all():
+                row = 1 + int(np.argwhere(~np.isfinite(values))[0, 0])
+                message = "a value lies too far from those it was trained on: correct it, or give null for missing"
+                raise DataError(f"row {row}: the model finds no number: {message}")
 
     def columns(self, answer: Prediction) -> dict[str, np.ndarray]:
         """Return the columns for callers: see `models.inference.portable.column_names`; else the model's outputs."""

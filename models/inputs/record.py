@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, ClassVar, Literal, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Literal, Self
 
 from models.frozen_model import FrozenModel
 
@@ -24,6 +24,12 @@ Measure = Literal["value", "second of the day", "second of the week", "character
 Monday); of texts their length."""
 COLUMNS: tuple[Form, ...] = (*NUMBERS, *TEXTS, "image")
 """Forms of inputs that have a column of the data."""
+
+
+def counts_as(value: float, low: float | None, high: float | None, text: Callable[[float], str]) -> str:
+    """Return in words which end of a range a number outside it counts as; empty for one inside, or a missing one."""
+    end = low if low is not None and value < low else high if high is not None and value > high else None
+    return "" if end is None else f"{text(value)} lies beyond what training has seen: it counts as {text(end)}"
 
 
 class InputRecord(FrozenModel):
@@ -78,6 +84,11 @@ class InputRecord(FrozenModel):
         """What the model knows of it, in a few words."""
         return f"{self.width} numbers"
 
+    def warning(self, value: Any) -> str:
+        """Return in words what the model takes in place of a value, as the graph gets it; empty: the value itself."""
+        del value
+        return ""
+
 
 class CategoryRecord(InputRecord):
     """An input whose rows give a category: text, compared as it is written.
@@ -93,6 +104,11 @@ class CategoryRecord(InputRecord):
     def summary(self) -> str:
         """The number of its categories."""
         return f"{len(self.categories)} categories"
+
+    def warning(self, value: Any) -> str:
+        """Return that a category is none that the model knows."""
+        is_unknown = value and value not in self.categories
+        return f"{value[:40]!r} is no category that the model knows: it counts as unknown" if is_unknown else ""
 
 
 class TextRecord(InputRecord):

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from datetime import UTC, datetime
+from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
@@ -13,11 +14,12 @@ from models.judge.column_importance import Importances
 from models.judge.verdict import Difference
 from models.judge.worst_rows import WorstExamples
 from models.report import pages
-from models.report.bar_chart import bar_chart
-from models.report.facts import LastLoop
+from models.report.bar_chart import Bar, bar_chart
+from models.report.facts import LastLoop, Overview
 from models.report.line_chart import Chart, Line, Mark, line_chart
 from models.report.overview_page import FILTERS, Link
 from models.report.version_contents import (
+    MOST_BARS,
     VersionContents,
     compared_costs,
     compared_metrics,
@@ -26,7 +28,14 @@ from models.report.version_contents import (
     differing_keys,
     importance_bars,
 )
+from models.serving.playground_form import PlaygroundAnswer, PlaygroundField, PlaygroundForm
 from models.serving.registry import ChampionMove, RegisteredVersion
+from models.validation.data_profile import SampleRow
+
+MOST_OPTIONS = 40
+"""Categories of a list to choose from; of more the control suggests some."""
+_CONTROLS = {"text": "textarea", "image": "file"}
+"""The control that takes a value, by the form in which rows give it; of others a line of text."""
 
 
 @dataclass(frozen=True)
@@ -111,6 +120,91 @@ def render_worst(
     """
     columns = list(dict.fromkeys(name for example in worst.examples for name in example.values)) if worst else []
     return _render("version_worst", project, last, now, logout, version=version, worst=worst, columns=columns)
+
+
+class TriedRow(NamedTuple):
+    """What a person tried: the texts of a row by column, or rows as JSON, and what came of it; None: nothing yet."""
+
+    answer: PlaygroundAnswer | None = None
+    cells: Mapping[str, str] = {}
+    rows: str | None = None
+
+
+def render_playground(
+    version: RegisteredVersion,
+    form: PlaygroundForm,
+    tried: TriedRow,
+    samples: Sequence[SampleRow],
+    overview: Overview,
+    tokens: tuple[str, str],
+) -> str:
+    """Return the page on which a version is tried on a row.
+
+    Args:
+        version: The version.
+        form: What it takes.
+        tried: What was tried.
+        samples: Rows of its data that may fill the form.
+        overview: The overview of its project.
+        tokens: That of the form, and that of the form that ends the session.
+    """
+    answer, charts = tried.answer, []
+    if answer and answer.chances:
+        bars = [Bar(name, chance) for name, chance in _largest(answer.chances)]
+        charts.append(("Probabilities", bar_chart(bars, "Probability of each class")))
+    if answer and answer.explanation:
+        bars = [Bar(name, value) for name, value in _largest(answer.explanation.contributions)]
+        charts.append(("What each column adds", bar_chart(bars, "What each column adds to the prediction")))
+    return _render(
+        "version_try",
+        overview.projects[0].name,
+        overview.projects[0].loop,
+        overview.at,
+        tokens[1],
+        version=version,
+        form=form,
+        fields=[_control(field, tried.cells.get(field.name, field.value)) for field in form.fields],
+        rows=form.rows if tried.rows is None else tried.rows,
+        are_rows=tried.rows is not None,
+        answer=answer,
+        charts=charts,
+        most_bars=MOST_BARS,
+        samples=samples,
+        pictures=[row for row in samples if row.picture],
+        token=tokens[0],
+    )
+
+
+def _largest(values: Mapping[str, float]) -> list[tuple[str, float]]:
+    return sorted(values.items(), key=lambda pair: -abs(pair[1]))[:MOST_BARS]
+
+
+class _Control(NamedTuple):
+    """A control of a form: the type of an `input`, or `select` or `textarea`, with its value."""
+
+    field: PlaygroundField
+    kind: str
+    value: str
+
+
+def _control(field: PlaygroundField, value: str) -> _Control:
+    """Return the control that takes a value: a list of few categories, else what suits the field's form."""
+    if field.form == "time":
+        moment = _moment(value)
+        return _Control(field, "text" if moment is None else "datetime-local", value if moment is None else moment)
+    is_short = 0 < len(field.levels) <= MOST_OPTIONS
+    return _Control(field, "select" if is_short else _CONTROLS.get(field.form, "text"), value)
+
+
+def _moment(text: str) -> str | None:
+    """Return a time as a browser's control takes it, in UTC; None for one that it would not show."""
+    try:
+        moment = datetime.fromisoformat(text) if text else None
+    except ValueError:
+        return None
+    if moment and moment.tzinfo:
+        moment = moment.astimezone(UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}" if moment else ""
 
 
 def _compared_directly(ours: RegisteredVersion, theirs: RegisteredVersion) -> tuple[str, Difference | None]:

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import orjson
@@ -60,7 +60,7 @@ def scoring_of_csv(body: bytes) -> PredictRequest:
         DataError: The body is no such CSV in UTF-8; `rows` raises it for values that the model does not accept.
     """
     cells = _csv_cells(body)
-    return PredictRequest(lambda schema: schema.from_columns(_typed(cells, schema)))
+    return PredictRequest(lambda schema: schema.from_columns(columns_of_cells(cells, schema)))
 
 
 def checked_ids(ids: Any) -> list[str] | None:
@@ -145,6 +145,7 @@ _READ: dict[str, Callable[[Any], Callable[[InputSchema], InputRows]]] = {
 }
 
 
-def _typed(written: dict[str, list[str]], schema: InputSchema) -> Columns:
+def columns_of_cells(written: Mapping[str, Sequence[str]], schema: InputSchema) -> Columns:
+    """Return columns of values from those of texts, as the cells of a CSV are read."""
     columns = with_missing(written, schema.na_is_text)
     return {name: number_cells(cells) if name in schema.numbers else cells for name, cells in columns.items()}

@@ -21,9 +21,22 @@ from models.errors import StoreError
 from models.report import overview_page
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
-from tasks.dashboard import api, buttons, data, loops, metrics, new_project, releases, session, spec_edit, versions
+from tasks.dashboard import (
+    api,
+    buttons,
+    data,
+    loops,
+    metrics,
+    new_project,
+    playground,
+    releases,
+    session,
+    spec_edit,
+    versions,
+)
 from tasks.dashboard.data_versions import TAG
 from tasks.dashboard.guard import API, HEADERS, REPORT_POLICY, DashboardGuard
+from tasks.dashboard.playground_pool import PlaygroundPool
 from tasks.dashboard.session import Sessions, cookie_of, logout_token
 from tasks.host.http_guard import AccessRules, token_of
 from tasks.host.workspace import Workspace
@@ -58,6 +71,7 @@ def application(workspace: Workspace, host: str, names: Iterable[str] = ()) -> S
         Route("/projects/{name}/loops/{loop}/{page}", loop_report),
         *loops.ROUTES,
         *versions.ROUTES,
+        *playground.ROUTES,
         *releases.ROUTES,
         *data.ROUTES,
         *new_project.ROUTES,
@@ -78,6 +92,7 @@ def application(workspace: Workspace, host: str, names: Iterable[str] = ()) -> S
     )
     app.state.workspace = workspace
     app.state.rules = rules
+    app.state.playground = PlaygroundPool()
     app.state.is_ending = lambda: False
     app.state.loop_views = {}
     return app
@@ -216,6 +231,7 @@ async def _measuring(app: Starlette) -> AsyncIterator[None]:
         yield
     finally:
         over.set()
+        app.state.playground.close()
 
 
 def _measure(workspace: Workspace, over: threading.Event) -> None:

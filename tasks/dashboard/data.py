@@ -48,10 +48,14 @@ def data(request: Request) -> Response:
     version = _version(request, request.path_params["data"])
     if version.data != request.path_params["data"]:  # of the raw data
         return RedirectResponse(f"/data/{version.data}", 303)
-    profile = _profile(workspace, version)
+    profile = profile_of(workspace, version.project, version.data)
     if against := request.query_params.get("against"):
         before = _version(request, against)
-        return HTMLResponse(render_against(before, version, (_profile(workspace, before), profile), _context(request)))
+        return HTMLResponse(
+            render_against(
+                before, version, (profile_of(workspace, before.project, before.data), profile), _context(request)
+            )
+        )
     versions = newest_data(workspace.state, [version.project], MOST_OF_ONE)[version.project]
     siblings = [sibling for sibling in versions if sibling.data != version.data]
     files = [name for name in FILES if _file(workspace, version, name)]
@@ -86,29 +90,29 @@ def _version(request: Request, data_hash: str) -> DataVersion:
     return version
 
 
-def _profile(workspace: Workspace, version: DataVersion) -> DataProfile | None:
+def profile_of(workspace: Workspace, project: str, data_hash: str) -> DataProfile | None:
     """Return what the data is like, without rows where the current spec says so; None: it was not recorded."""
-    state = workspace.state / "projects" / version.project
-    path = data_file(state, version.data)
+    state = workspace.state / "projects" / project
+    path = data_file(state, data_hash)
     if not path.is_file():
         shared_files.refresh(state, path)
     profile = DataProfile.read(path.read_text()) if path.is_file() else None
-    return profile if profile is None or _shows_rows(workspace, version) else profile.without_rows()
+    return profile if profile is None or _shows_rows(workspace, project) else profile.without_rows()
 
 
 def _with_source(workspace: Workspace, version: DataVersion) -> DataVersion:
-    profile = _profile(workspace, version)
+    profile = profile_of(workspace, version.project, version.data)
     return replace(version, source=profile.source) if profile else version
 
 
-def _shows_rows(workspace: Workspace, version: DataVersion) -> bool:
-    project = overview.project_named(workspace, version.project)
+def _shows_rows(workspace: Workspace, name: str) -> bool:
+    project = overview.project_named(workspace, name)
     return project is not None and shows_rows(project)
 
 
 def _file(workspace: Workspace, version: DataVersion, name: str) -> Path | None:
     project: Project | None = overview.project_named(workspace, version.project)
-    if project is None or name not in FILES or not _shows_rows(workspace, version):
+    if project is None or name not in FILES or not _shows_rows(workspace, version.project):
         return None
     return dvc_view.cached_file(project, str(getattr(version, FILES[name])), name)
 

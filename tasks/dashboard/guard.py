@@ -20,6 +20,8 @@ API_BYTES = 16 * 1024 * 1024
 UPLOAD_BYTES = 1024 * 1024 * 1024
 UPLOAD = "/new"
 API = ("/labels/", "/trigger/")
+TRY = "/try"
+"""How the paths end that take a row or a picture."""
 OPEN = ("/health", "/style.css", "/login")
 POLICY = (
     "default-src 'none'; style-src 'self'; script-src 'self'; connect-src 'self'; img-src 'self' data:; "
@@ -87,7 +89,7 @@ class DashboardGuard:
 def _most_bytes(path: str) -> int:
     if path == UPLOAD:
         return UPLOAD_BYTES
-    return API_BYTES if path.startswith(API) else FORM_BYTES
+    return API_BYTES if path.startswith(API) or path.endswith(TRY) else FORM_BYTES
 
 
 def _limited(receive: Receive, path: str) -> Receive:

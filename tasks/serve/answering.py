@@ -6,7 +6,6 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
-import numpy as np
 import orjson
 
 from models.errors import DataError, StoreError
@@ -154,13 +153,10 @@ async def _answered(state: WorkerState, name: str, served: LoadedModel, rows: In
 
 
 def _check(served: LoadedModel, answer: Prediction) -> None:
-    """Refuse a prediction with NaN or infinite values: its label would come with invalid probabilities."""
-    for name in served.finite_outputs:
-        values = answer.outputs[name]
-        if values.dtype.kind == "f" and not np.vdot(values, values) < np.inf and not np.isfinite(values).all():
-            row = 1 + int(np.argwhere(~np.isfinite(values))[0, 0])
-            message = "a value lies too far from those it was trained on: correct it, or give null for missing"
-            raise http_errors.unreadable(f"row {row}: the model finds no number: {message}")
+    try:
+        served.check_finite(answer)
+    except DataError as error:
+        raise http_errors.unreadable(str(error)) from error
 
 
 def _ids(ids: Sequence[str] | None, key: str, count: int) -> Sequence[str]:

@@ -6,11 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.datastructures import QueryParams
 
-from models.errors import DataError
-from models.inference.explain import Explainer
 from models.inference.input_schema import InputRows
 from models.inference.loaded_model import LoadedModel
-from models.kinds.data_kind import DATA_KINDS
 from models.serving import http_errors
 from tasks.serve.answering import PredictResponse
 from tasks.serve.batcher import DEADLINE_S
@@ -46,7 +43,7 @@ def check(served: LoadedModel, rows: InputRows) -> None:
     Raises:
         DataError: The version has several outputs or no background rows to compare with, or there are too many rows.
     """
-    _explainer(served).check(rows.num_rows)
+    served.required_explainer.check(rows.num_rows)
 
 
 async def explanations(state: WorkerState, response: PredictResponse) -> list[dict[str, Any]]:
@@ -55,22 +52,7 @@ async def explanations(state: WorkerState, response: PredictResponse) -> list[di
     Raises:
         RequestError: The queue is full, or the deadline passed; the predictions are logged all the same.
     """
-    explainer = _explainer(response.served)
+    explainer = response.served.required_explainer
     question = explainer.question(response.rows.feed)
     answers = await state.engine.answer(response.served, question, current().until(None, DEADLINE_S))
     return [explanation.as_json() for explanation in explainer.explanations(response.rows.num_rows, answers.outputs)]
-
-
-def _explainer(served: LoadedModel) -> Explainer:
-    explainer = served.explainer
-    if explainer is None:
-        preparation = served.preparation
-        hint = (
-            "only tables and series are explained by column"
-            if not DATA_KINDS[preparation.kind].has_columns
-            else f"it has {len(preparation.target.outputs)} outputs, and one can be explained: leave `explain` out"
-            if preparation.target.outputs
-            else "it keeps no background rows: train again"
-        )
-        raise DataError(f"explain: version {served.version} of {served.project} cannot be: {hint}")
-    return explainer

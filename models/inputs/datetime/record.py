@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import ClassVar, Literal, Self
+from datetime import UTC, datetime
+from typing import Any, ClassVar, Literal, Self
 
 from pydantic import Field
 
-from models.inputs.record import InputRecord, Measure
+from models.inputs.record import InputRecord, Measure, counts_as
 
 Cycle = Literal["day", "week", "year"]
 
@@ -17,6 +18,11 @@ CYCLE_S: dict[Cycle, float] = {"day": 86_400.0, "week": 604_800.0, "year": 31_55
 STEPS = 2.0**24
 """Sines and cosines are rounded to whole parts of it, the steps of float32 near 1: those of noon and midnight are 1e-16
 here and 0 there by the library that computes them, and trees would split between the two."""
+
+
+def moment(seconds: float) -> str:
+    """Return a time as ISO 8601 text in UTC, to the second."""
+    return f"{datetime.fromtimestamp(seconds, UTC):%Y-%m-%dT%H:%M:%S}"
 
 
 class DatetimeInput(InputRecord):
@@ -57,3 +63,7 @@ class DatetimeInput(InputRecord):
     def summary(self) -> str:
         """What becomes of it."""
         return ", ".join([*self.cycles, *["trend"] * self.trend])
+
+    def warning(self, value: Any) -> str:
+        """Return which end of the training range the trend of a time counts as."""
+        return counts_as(value, self.low, self.high, moment) if self.trend else ""

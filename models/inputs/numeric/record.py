@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import ClassVar, Literal
+from typing import Any, ClassVar, Literal
 
 from pydantic import Field
 
-from models.inputs.record import SingleNumber
+from models.inputs.record import SingleNumber, counts_as
 
 
 class ScaledNumber(SingleNumber):
@@ -22,6 +22,10 @@ class ScaledNumber(SingleNumber):
     def summary(self) -> str:
         """How it is standardised."""
         return f"centre {self.shift:.4g}, scale {self.scale:.4g}"
+
+    def warning(self, value: Any) -> str:
+        """Return which end of its range a number counts as."""
+        return counts_as(value, self.low, self.high, "{:.6g}".format)
 
 
 class NumericInput(ScaledNumber):

@@ -1,0 +1,150 @@
+"""The processes in which versions are tried: two at a time, and the last two stay for a minute."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+from starlette.exceptions import HTTPException
+
+from models.launch import launched
+from models.serving.playground_form import PlaygroundAnswer, PlaygroundForm, PlaygroundRequest
+from models.serving.registry import RegisteredVersion
+from tasks.host.workspace import Workspace
+
+MOST_AT_ONCE = 2
+WAIT_S = 10.0
+LOAD_S, ANSWER_S = 60.0, 20.0
+"""To load a version, which may have to be fetched first, and to answer a request."""
+BUSY = "Other rows are being tried: ask again in some seconds."
+ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+"""Each thread of a library reserves address space, which is limited."""
+
+
+class PlaygroundProcess:
+    """A process that has loaded a version.
+
+    Args:
+        workspace: The workspace.
+        project: The name in the spec.
+        version: The version.
+    """
+
+    def __init__(self, workspace: Workspace, project: str, version: RegisteredVersion) -> None:
+        command = launched("tasks.dashboard.playground_process", str(workspace.root), project)
+        self._process = subprocess.Popen(
+            [sys.executable, *command],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+            cwd=Path(__file__).parents[2],
+            env={**os.environ, **ONE_THREAD},
+        )
+        line, trouble = self._exchange(version.model_dump_json(exclude={"verdict"}), LOAD_S)
+        self.form = PlaygroundForm.model_validate_json(line) if line else PlaygroundForm(trouble=trouble)
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether it can answer."""
+        return not self.form.trouble and self._process.poll() is None
+
+    def answer(self, request: PlaygroundRequest) -> PlaygroundAnswer:
+        """Return the version's answer."""
+        line, trouble = self._exchange(request.model_dump_json(), ANSWER_S)
+        return PlaygroundAnswer.model_validate_json(line) if line else PlaygroundAnswer(trouble=trouble)
+
+    def close(self) -> None:
+        """End it."""
+        self._process.kill()
+        self._process.communicate()
+
+    def _exchange(self, message: str, limit_s: float) -> tuple[str, str]:
+        """Return the line with which the process answers, or why it has ended without."""
+        assert self._process.stdin
+        assert self._process.stdout
+        began, timer = time.monotonic(), threading.Timer(limit_s, self._process.kill)
+        timer.start()
+        try:
+            with contextlib.suppress(BrokenPipeError):
+                self._process.stdin.write(f"{message}\n")
+                self._process.stdin.flush()
+            line = self._process.stdout.readline()
+        finally:
+            timer.cancel()
+        if line:
+            return line, ""
+        number = self._process.wait()
+        if time.monotonic() - began >= limit_s or number == -signal.SIGXCPU:
+            return (
+                "",
+                f"it took longer than {limit_s:g} s and was ended: try fewer rows, or ask again later",
+            )
+        return "", f"its process ended with {number}: the log of this page's service says more"
+
+
+class PlaygroundPool:
+    """Starts processes where no idle one has the version, and keeps the last ones."""
+
+    def __init__(self) -> None:
+        self._slots = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._lock = threading.Lock()
+        self._idle: dict[tuple[Path, str, str], PlaygroundProcess] = {}
+
+    @contextlib.contextmanager
+    def process(self, workspace: Workspace, project: str, version: RegisteredVersion) -> Iterator[PlaygroundProcess]:
+        """Yield a process that has loaded a version, or says in its form why it could not.
+
+        Args:
+            workspace: The workspace.
+            project: The name in the spec.
+            version: The version.
+
+        Raises:
+            HTTPException: 503, as many as may run at once are at work.
+        """
+        if not self._slots.acquire(timeout=WAIT_S):
+            raise HTTPException(503, BUSY, {"Retry-After": "5"})
+        try:
+            key = (workspace.root, project, version.number)
+            process = self._taken(key) or PlaygroundProcess(workspace, project, version)
+            try:
+                yield process
+            finally:
+                self._keep(key, process)
+        finally:
+            self._slots.release()
+
+    def close(self) -> None:
+        """End the processes that wait."""
+        with self._lock:
+            processes = [*self._idle.values()]
+            self._idle.clear()
+        for process in processes:
+            process.close()
+
+    def _taken(self, key: tuple[Path, str, str]) -> PlaygroundProcess | None:
+        with self._lock:
+            process = self._idle.pop(key, None)
+        if process and not process.is_ready:
+            process.close()
+            return None
+        return process
+
+    def _keep(self, key: tuple[Path, str, str], process: PlaygroundProcess) -> None:
+        surplus = []
+        with self._lock:
+            if process.is_ready and key not in self._idle:
+                self._idle[key] = process
+            else:
+                surplus.append(process)
+            if len(self._idle) > MOST_AT_ONCE:
+                surplus.append(self._idle.pop(next(iter(self._idle))))
+        for ended in surplus:
+            ended.close()

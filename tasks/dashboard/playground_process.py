@@ -1,0 +1,73 @@
+"""The process in which a version is tried, so that the pages hold no model and a greedy one harms nothing else.
+
+`python -m tasks.dashboard.playground_process ROOT PROJECT` reads a `RegisteredVersion` as JSON from stdin, prints its
+`PlaygroundForm`, and then for each `PlaygroundRequest` a `PlaygroundAnswer`, a line each. Nothing is logged as a
+prediction. It ends with its parent, or after a minute without a request.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import resource
+import select
+import sys
+import traceback
+from pathlib import Path
+
+from models.errors import LooplineError
+from models.export.bundle import example
+from models.frozen_model import FrozenModel
+from models.inference.loaded_model import LoadedModel
+from models.serving.playground import answer, form_of
+from models.serving.playground_form import PlaygroundAnswer, PlaygroundForm, PlaygroundRequest
+from models.serving.registry import RegisteredVersion
+from tasks.host import stores
+from tasks.host.workspace import Workspace
+from tasks.release.fetch_and_verify import bring
+
+IDLE_S = 60.0
+MOST_MEMORY = 4 << 30
+"""Bytes of address space."""
+MOST_CPU_S = 60
+"""Seconds of CPU for the model and all requests of one process."""
+FAILED = "the model cannot run on these rows; the log of this page's service says why"
+
+
+def main() -> None:
+    """Load the version, and answer until nobody asks any more."""
+    workspace, project = Workspace(Path(sys.argv[1])), sys.argv[2]
+    stores.configure(workspace)
+    try:
+        version = RegisteredVersion.model_validate_json(sys.stdin.readline())
+        folder = bring(workspace, project, version)
+        _limit()
+        model = LoadedModel(project, version.number, folder)
+    except (LooplineError, MemoryError) as error:
+        _say(PlaygroundForm(trouble=str(error) or f"the model needs more than {MOST_MEMORY >> 30} GiB of memory"))
+        return
+    _say(form_of(model.preparation, example(model.preparation)))
+    while select.select([sys.stdin], [], [], IDLE_S)[0] and (line := sys.stdin.readline()):
+        _say(_answered(model, PlaygroundRequest.model_validate_json(line)))
+
+
+def _answered(model: LoadedModel, request: PlaygroundRequest) -> PlaygroundAnswer:
+    try:
+        return answer(model, request)
+    except Exception:  # noqa: BLE001 - ONNX Runtime has its own errors, for too little memory too
+        traceback.print_exc()
+        return PlaygroundAnswer(trouble=FAILED)
+
+
+def _limit() -> None:
+    limits = {resource.RLIMIT_AS: MOST_MEMORY, resource.RLIMIT_CPU: MOST_CPU_S, resource.RLIMIT_CORE: 0}
+    for kind, most in limits.items():
+        with contextlib.suppress(ValueError, OSError):  # of a system that has no such limit, or a lower one
+            resource.setrlimit(kind, (most, most))
+
+
+def _say(message: FrozenModel) -> None:
+    print(message.model_dump_json(), flush=True)  # noqa: T201 - the answer
+
+
+if __name__ == "__main__":
+    main()

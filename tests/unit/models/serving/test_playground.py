@@ -1,0 +1,122 @@
+"""A version answers what a person typed as a server would: the same prediction, the same words, the explanation."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from models.export.bundle import example
+from models.inference.loaded_model import LoadedModel
+from models.inputs.datetime.record import DatetimeInput
+from models.inputs.numeric.record import NumericInput
+from models.serving.mlflow_scoring import scoring_of_json
+from models.serving.playground import answer, form_of
+from models.serving.playground_form import MOST_ROWS, PlaygroundRequest
+from tests.served_models import preparation_of, write_served
+
+
+@pytest.fixture(scope="module")
+def models(tmp_path_factory: pytest.TempPathFactory) -> dict[str, LoadedModel]:
+    """A version of each kind of data."""
+    place = tmp_path_factory.mktemp("served")
+    tasks = ("binary", "image", "series", "language")
+    for task in tasks:
+        write_served(place / task, task)
+    return {task: LoadedModel("tiny", "1", place / task) for task in tasks}
+
+
+def png(width: int, height: int, level: int) -> str:
+    stream = io.BytesIO()
+    Image.new("L", (width, height), level).save(stream, "PNG")
+    return base64.b64encode(stream.getvalue()).decode()
+
+
+def test_a_typed_row_is_the_row_that_a_server_reads(models: dict[str, LoadedModel]) -> None:
+    model = models["binary"]
+    found = answer(model, PlaygroundRequest(cells={"x": " 0.25 ", "c": "v"}))
+    served = model.records(model.answer(scoring_of_json(b'[{"x": 0.25, "c": "v"}]').rows(model.schema).feed))
+    assert found.records == served
+    assert found.chances == {name: served[0][f"probability_{name}"] for name in ("no", "yes")}
+    why = found.explanation
+    assert why is not None
+    assert set(why.contributions) == {"x", "c"}
+    assert why.base + sum(why.contributions.values()) == pytest.approx(why.value)
+    assert why.value == pytest.approx(max(found.chances.values()))
+
+
+@pytest.mark.parametrize(
+    ("cells", "field", "words"),
+    [
+        ({"x": "abc", "c": "v"}, "x", "row 1, column 'x': got 'abc', expected a number, or null for missing"),
+        ({"x": "1"}, "", "the model takes 'c'"),
+    ],
+)
+def test_a_mistake_has_the_words_of_a_server_and_its_field(
+    models: dict[str, LoadedModel], cells: dict[str, str], field: str, words: str
+) -> None:
+    found = answer(models["binary"], PlaygroundRequest(cells=cells))
+    assert (found.field, found.records) == (field, [])
+    assert words in found.trouble
+
+
+def test_values_that_the_model_does_not_know_are_named(models: dict[str, LoadedModel]) -> None:
+    assert answer(models["binary"], PlaygroundRequest(cells={"x": "", "c": ""})).warnings == []
+    rows = json.dumps([{"x": 1, "c": "v"}, {"x": 1, "c": "new"}])
+    assert answer(models["binary"], PlaygroundRequest(rows=rows)).warnings == [
+        "row 2, c: 'new' is no category that the model knows: it counts as unknown"
+    ]
+    number = NumericInput(name="x", fill=0.0, low=-5.0, high=5.0)
+    assert (number.warning(6.0), number.warning(-5.0)) == ("6 lies beyond what training has seen: it counts as 5", "")
+    day = DatetimeInput(name="t", cycles=[], trend=True, low=0.0, high=86400.0, shift=0.0, scale=1.0)
+    assert "it counts as 1970-01-01T00:00:00" in day.warning(-1.0)
+    assert day.model_copy(update={"trend": False}).warning(-1.0) == ""
+
+
+def test_several_rows_are_answered_and_too_many_are_not(models: dict[str, LoadedModel]) -> None:
+    rows = [{"x": 1.0, "c": "v"}] * MOST_ROWS
+    found = answer(models["binary"], PlaygroundRequest(rows=json.dumps(rows)))
+    assert (len(found.records), found.explanation, found.chances) == (MOST_ROWS, None, {})
+    assert (
+        "expected 100 at most" in answer(models["binary"], PlaygroundRequest(rows=json.dumps([*rows, rows[0]]))).trouble
+    )
+    assert "not JSON" in answer(models["binary"], PlaygroundRequest(rows="")).trouble
+
+
+def test_a_picture_is_shown_back_as_the_model_sees_it(models: dict[str, LoadedModel]) -> None:
+    found = answer(models["image"], PlaygroundRequest(picture=png(3, 2, 200)))
+    shown = np.array(Image.open(io.BytesIO(base64.b64decode(found.picture))))
+    np.testing.assert_array_equal(shown, np.full((2, 3), 200, np.uint8))
+    assert set(found.chances) == {"no", "yes"}
+    assert "only tables and series are explained" in found.unexplained
+    for picture, words in ((png(4, 2, 0), "4 x 2 pixels, expected 3 x 2"), ("", "got no file"), ("AAAA", "3 bytes")):
+        refused = answer(models["image"], PlaygroundRequest(picture=picture))
+        assert (refused.field, words in refused.trouble) == ("picture", True), refused.trouble
+
+
+@pytest.mark.parametrize("task", ["binary", "series", "language"])
+def test_the_form_of_each_kind_is_answered_as_it_comes(models: dict[str, LoadedModel], task: str) -> None:
+    model = models[task]
+    form = form_of(model.preparation, example(model.preparation))
+    whole = answer(model, PlaygroundRequest(rows=form.rows))
+    assert (whole.trouble, len(whole.records)) == ("", 1)
+    cells = {field.name: field.value for field in form.fields}
+    assert bool(cells) == (task != "series")
+    if cells:
+        assert answer(model, PlaygroundRequest(cells=cells)).records == whole.records
+
+
+def test_a_form_without_rows_names_no_category(models: dict[str, LoadedModel]) -> None:
+    preparation = preparation_of("binary")
+    form = form_of(preparation, example(preparation))
+    assert [(field.name, field.value, field.levels) for field in form.fields] == [
+        ("x", "0", []),
+        ("c", "u", ["u", "v", "w"]),
+    ]
+    hidden = form.without_rows()
+    assert [(field.value, field.levels) for field in hidden.fields] == [("0", []), ("", [])]
+    assert hidden.rows == ""

@@ -1,0 +1,74 @@
+"""Versions are tried in few processes: each is used again, and what becomes of one that ends is said."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.exceptions import HTTPException
+
+from models.serving.playground_form import PlaygroundRequest
+from models.serving.registry import RegisteredVersion
+from tasks.dashboard import playground_pool
+from tasks.dashboard.playground_pool import PlaygroundPool
+from tasks.host.workspace import Workspace
+
+PYTHON = """#!{python} -S
+import os, sys, time
+sys.stdin.readline()
+print('{{}}', flush=True)
+for line in sys.stdin:
+    if "end" in line:
+        sys.exit(3)
+    if "sleep" in line:
+        time.sleep(60)
+    print('{{"trouble": "' + str(os.getpid()) + '"}}', flush=True)
+"""
+
+
+@pytest.fixture
+def pool(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PlaygroundPool]:
+    """A pool of stand-ins that answer with their pid, end, or sleep, as they are asked."""
+    program = tmp_path / "python"
+    program.write_text(PYTHON.format(python=sys.executable))
+    program.chmod(0o700)
+    monkeypatch.setattr(playground_pool.sys, "executable", str(program))
+    made = PlaygroundPool()
+    yield made
+    made.close()
+
+
+def pid(pool: PlaygroundPool, workspace: Workspace, number: str, cell: str = "") -> str:
+    """What answers a request to a version."""
+    with pool.process(workspace, "tiny", RegisteredVersion(number=number)) as process:
+        return process.answer(PlaygroundRequest(cells={"x": cell})).trouble
+
+
+def test_a_version_has_one_process_and_the_last_two_stay(pool: PlaygroundPool, workspace: Workspace) -> None:
+    first, second = pid(pool, workspace, "1"), pid(pool, workspace, "2")
+    assert (pid(pool, workspace, "1"), pid(pool, workspace, "2")) == (first, second)
+    pid(pool, workspace, "3")
+    assert pid(pool, workspace, "2") == second
+    assert pid(pool, workspace, "1") != first
+
+
+def test_no_more_than_two_are_tried_at_once(
+    pool: PlaygroundPool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(playground_pool, "WAIT_S", 0.01)
+    same = RegisteredVersion(number="1")
+    with pool.process(workspace, "tiny", same) as one, pool.process(workspace, "tiny", same) as other:
+        assert one is not other
+        with pytest.raises(HTTPException, match="ask again"), pool.process(workspace, "tiny", same):
+            pass
+    assert pid(pool, workspace, "1")
+
+
+def test_a_process_that_ends_or_takes_too_long_is_a_sentence(
+    pool: PlaygroundPool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert "ended with 3: the log" in pid(pool, workspace, "1", "end")
+    monkeypatch.setattr(playground_pool, "ANSWER_S", 0.05)
+    assert "took longer than 0.05 s" in pid(pool, workspace, "1", "sleep")
