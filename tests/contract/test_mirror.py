@@ -34,7 +34,6 @@ ELSEWHERE: dict[str, str] = {
     "tasks/dashboard/playground_process.py": "tests/integration/test_playground_page.py: a real server and a browser",
     "models/serving/playground_form.py": "tests/unit/models/serving/test_playground.py: what that one fills",
     "tasks/dashboard/releases.py": "tests/integration/test_page.py: a real server",
-    "tasks/dashboard/version_files.py": "tests/integration/test_loop.py: needs the records of a loop",
     "tasks/dashboard/versions.py": "tests/integration/test_page.py: a real server",
     "tasks/state/delta/delta_files.py": "tests/unit/tasks/state/delta/test_delta_log.py: the files of that log",
     "tasks/gc/candidates.py": "tests/unit/tasks/gc/test_collect.py: what that one lists and removes",

@@ -137,7 +137,7 @@ def test_a_row_is_filled_changed_and_tried_with_its_explanation(site: Site) -> N
     page.get_by_text("Several rows, as JSON").click()
     page.get_by_label("Rows", exact=True).fill('[{"x": 1, "c": "u"}, {"x": 2, "c": "new"}]')
     page.get_by_role("button", name="Predict these").click()
-    assert page.get_by_role("region", name="predictions").get_by_text("yes").count() == 2
+    assert page.get_by_role("region", name="predictions").get_by_text("yes", exact=True).count() == 2
     assert page.get_by_text("'new' is no category that the model knows").is_visible()
     assert [error for error in site.errors if "422" not in error] == []
 
