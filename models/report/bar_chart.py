@@ -1,4 +1,7 @@
-"""Horizontal bars with names and signs as SVG in the page itself, coloured by the page's CSS variables."""
+"""Bar charts as SVG in the page itself, coloured by the page's CSS variables.
+
+Bars with names and signs lie below each other; small ones without names stand, stacked or two side by side.
+"""
 
 from __future__ import annotations
 
@@ -7,16 +10,18 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from models.report.line_chart import NUM_COLOURS
 from models.report.pages import show
 
 WIDTH, ROW, NAME, VALUE = 420, 22, 150, 64
-"""Pixels: of the chart, of a row, of the names at the left, of the values at the right."""
+"""Pixels of named bars: of the chart, of a row, of the names at the left, of the values at the right."""
 MOST_CHARACTERS = 22
-_CHART = Markup('<svg class="chart" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">{content}</svg>')
+SMALL_WIDTH, SMALL_HEIGHT, GAP = 240, 56, 1
+"""Pixels of small bars: of the chart, and between two bars."""
+_CHART = Markup('<svg class="{kind}" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">{content}</svg>')
+_BAR = Markup('<rect class="c{colour}" x="{x}" y="{y}" width="{width}" height="{height}"/>')
+_LINE = Markup('<line class="{kind}" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>')
 _TEXT = Markup('<text x="{x}" y="{y}" text-anchor="{anchor}"><title>{whole}</title>{text}</text>')
-_BAR = Markup('<rect class="c{colour}" x="{x:.1f}" y="{y}" width="{width:.1f}" height="12"/>')
-_SPAN = Markup('<line class="whisker" x1="{low:.1f}" x2="{high:.1f}" y1="{y}" y2="{y}"/>')
-_ZERO = Markup('<line class="grid" x1="{x:.1f}" x2="{x:.1f}" y1="0" y2="{height}"/>')
 
 
 class Bar(NamedTuple):
@@ -40,18 +45,74 @@ def bar_chart(bars: Sequence[Bar], title: str) -> Markup:
     across = (WIDTH - NAME - VALUE) / ((max(ends) - low) or 1.0)
 
     def place(value: float) -> float:
-        return NAME + (value - low) * across
+        return round(NAME + (value - low) * across, 1)
 
-    parts = [_ZERO.format(x=place(0.0), height=height)]
+    parts = [_LINE.format(kind="grid", x1=place(0.0), x2=place(0.0), y1=0, y2=height)]
     for number, bar in enumerate(bars):
         top = number * ROW
         start, end = sorted((place(0.0), place(bar.value)))
-        parts.append(_BAR.format(colour=int(bar.value < 0), x=start, y=top + 5, width=end - start))
+        parts.append(_bar(int(bar.value < 0), start, top + 5, end - start, 12))
         if bar.low is not None and bar.high is not None:
-            parts.append(_SPAN.format(low=place(bar.low), high=place(bar.high), y=top + 11))
+            y = top + 11
+            parts.append(_LINE.format(kind="whisker", x1=place(bar.low), x2=place(bar.high), y1=y, y2=y))
         name = bar.name if len(bar.name) <= MOST_CHARACTERS else f"{bar.name[: MOST_CHARACTERS - 1]}…"
         parts.append(_TEXT.format(x=NAME - 6, y=top + 15, anchor="end", whole=bar.name, text=name))
         value = show(bar.value)
         parts.append(_TEXT.format(x=WIDTH - 2, y=top + 15, anchor="end", whole=value, text=value))
     label = f"{title}: {'; '.join(f'{bar.name} {show(bar.value)}' for bar in bars)}"
-    return _CHART.format(width=WIDTH, height=height, label=label, content=Markup().join(parts))
+    return _CHART.format(kind="chart", width=WIDTH, height=height, label=label, content=Markup().join(parts))
+
+
+def stacked(groups: Sequence[Sequence[float]], label: str, colour: int = 0) -> Markup:
+    """Return bars of cells, each stacked of its groups.
+
+    Args:
+        groups: Counts (group, cell), all of one length.
+        label: What a reader hears who cannot see the chart.
+        colour: That of the first group.
+    """
+    totals = [sum(cell) for cell in zip(*groups, strict=True)]
+    highest, step = max(totals, default=0) or 1, SMALL_WIDTH / max(1, len(totals))
+    bars = []
+    for cell in range(len(totals)):
+        foot = float(SMALL_HEIGHT)
+        for group, counts in enumerate(groups):
+            height = counts[cell] / highest * (SMALL_HEIGHT - 2)
+            if height:
+                foot -= height
+                bars.append(_small_bar(colour + group, cell * step, foot, step, height))
+    return _small_chart(bars, label)
+
+
+def side_by_side(before: Sequence[float], after: Sequence[float], label: str) -> Markup:
+    """Return two bars for each cell: before and after.
+
+    Args:
+        before: Shares (cell,).
+        after: Shares of the same cells.
+        label: What a reader hears who cannot see the chart.
+    """
+    highest, step = max([*before, *after], default=0) or 1, SMALL_WIDTH / max(1, len(before))
+    bars = []
+    for cell, pair in enumerate(zip(before, after, strict=True)):
+        for place, share in enumerate(pair):
+            height = share / highest * (SMALL_HEIGHT - 2)
+            if height:
+                start = cell * step + place * step / 2
+                bars.append(_small_bar(place, start, SMALL_HEIGHT - height, step / 2, height))
+    return _small_chart(bars, label)
+
+
+def _small_bar(colour: int, start: float, top: float, width: float, height: float) -> Markup:
+    return _bar(colour % NUM_COLOURS, start, top, max(width - GAP, width / 2), max(height, 0.5))
+
+
+def _small_chart(bars: Sequence[Markup], label: str) -> Markup:
+    foot = _LINE.format(kind="grid", x1=0, x2=SMALL_WIDTH, y1=SMALL_HEIGHT - 0.5, y2=SMALL_HEIGHT - 0.5)
+    content = Markup().join([*bars, foot])
+    return _CHART.format(kind="bars", width=SMALL_WIDTH, height=SMALL_HEIGHT, label=label, content=content)
+
+
+def _bar(colour: int, x: float, y: float, width: float, height: float) -> Markup:
+    ends = {"x": x, "y": y, "width": width, "height": height}
+    return _BAR.format(colour=colour, **{name: round(value, 2) for name, value in ends.items()})

@@ -27,6 +27,7 @@ from tests.integration.test_data_page import serious
 from tests.integration.test_links import bearer
 from tests.integration.test_page import fields_of, serving
 from tests.served_models import write_served
+from tests.wide import wide
 
 if TYPE_CHECKING:
     from playwright.sync_api import Page
@@ -93,11 +94,10 @@ class Site(NamedTuple):
     errors: list[str]
 
     def goes_to(self, path: str) -> None:
-        """Open a page, which fits a phone and has nothing that axe-core calls serious."""
         self.page.goto(self.base + path)
-        self.is_fit()
 
     def is_fit(self) -> None:
+        """The page fits a phone, and has nothing that axe-core calls serious."""
         assert serious(self.page) == []
         assert self.page.evaluate("document.documentElement.scrollWidth <= innerWidth")
 
@@ -142,59 +142,14 @@ def test_a_row_is_filled_changed_and_tried_with_its_explanation(site: Site) -> N
     assert [error for error in site.errors if "422" not in error] == []
 
 
-def test_a_picture_of_the_data_or_a_file_is_tried_and_shown_back(site: Site) -> None:
-    page = site.page
-    site.goes_to("/projects/picture/versions/1/try")
-    page.get_by_role("button", name="row 3").click()
-    shown = page.get_by_role("img", name="the picture as the model sees it")
-    assert shown.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [3, 2]
-    assert page.get_by_text("only tables and series are explained by column").is_visible()
-    page.get_by_label("picture", exact=True).set_input_files(
-        {"name": "a.png", "mimeType": "image/png", "buffer": png(9)}
-    )
-    page.get_by_role("button", name="Predict").click()
-    assert shown.is_visible()
-    wrong = {"name": "b.png", "mimeType": "image/png", "buffer": png(9, 40)}
-    page.get_by_label("picture", exact=True).set_input_files(wrong)
-    page.get_by_role("button", name="Predict").click()
-    assert page.get_by_text("40 x 2 pixels, expected 3 x 2").is_visible()
-    site.is_fit()
-
-
-def test_series_and_texts_are_tried_from_their_examples(site: Site) -> None:
-    page = site.page
-    for name, button in (("series", "Predict these"), ("text", "Predict")):
-        site.goes_to(f"/projects/{name}/versions/1/try")
-        page.get_by_role("button", name=button, exact=True).click()
-        assert page.get_by_role("heading", name="Prediction").is_visible()
-        site.is_fit()
-
-
-def test_worst_rows_of_each_kind_are_seen(site: Site) -> None:
-    page = site.page
-    for name in TASKS:
-        site.goes_to(f"/projects/{name}/versions/1/worst")
-        images = page.locator("ul.pictures img")
-        if name == "picture":
-            assert images.count() == 100
-            assert images.evaluate_all("images => images.every(image => image.naturalWidth === 3)")
-            assert page.get_by_text("row 100, 0.01").is_visible()
-        else:
-            cells = page.get_by_role("region", name="worst rows").get_by_role("cell").all_inner_texts()
-            assert set(SHOWN[name]) <= set(cells)
-
-
-SHOWN = {"table": ["0.5", "yes", "7", EVIL], "series": ["2.5", "1.5", "–"], "text": ["9.5", f"{EVIL} and so on"]}
-
-
 def test_who_may_try_what_is_refused_and_what_is_hidden(place: Workspace, site: Site) -> None:
     address = "/projects/table/versions/1/try"
-    with httpx.Client(base_url=site.base, headers=bearer(place)) as client:
+    with httpx.Client(base_url=site.base, headers=bearer(place), timeout=60) as client:
         form = client.get(address).text
         sent = {**fields_of(form), "cell-0": "1", "cell-1": "new"}
         assert "counts as unknown" in client.post(address, data=sent).text
         assert client.post(address, data={**sent, "token": "0" * 64}).status_code == 403
-        assert httpx.get(site.base + address).status_code == 401
+        assert httpx.get(site.base + address, timeout=60).status_code == 401
         assert client.get("/projects/table/versions/2/try").status_code == 404
         assert client.post(address, content=b"x" * (17 << 20)).status_code == 413
         path = place.project("table").spec_path
@@ -217,3 +172,48 @@ def test_who_may_try_what_is_refused_and_what_is_hidden(place: Workspace, site: 
             True,
             True,
         )
+
+
+def test_a_picture_of_the_data_or_a_file_is_tried_and_shown_back(site: Site) -> None:
+    page = site.page
+    site.goes_to("/projects/picture/versions/1/try")
+    page.get_by_role("button", name="row 3").click()
+    shown = page.get_by_role("img", name="the picture as the model sees it")
+    assert shown.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [3, 2]
+    assert page.get_by_text("only tables and series are explained by column").is_visible()
+    page.get_by_label("picture", exact=True).set_input_files(
+        {"name": "a.png", "mimeType": "image/png", "buffer": png(9)}
+    )
+    page.get_by_role("button", name="Predict").click()
+    assert shown.is_visible()
+    wrong = {"name": "b.png", "mimeType": "image/png", "buffer": png(9, 40)}
+    page.get_by_label("picture", exact=True).set_input_files(wrong)
+    page.get_by_role("button", name="Predict").click()
+    assert page.get_by_text("40 x 2 pixels, expected 3 x 2").is_visible()
+    site.is_fit()
+
+
+@pytest.mark.parametrize(("name", "button"), [("series", "Predict these"), wide("text", "Predict")])
+def test_series_and_texts_are_tried_from_their_examples(site: Site, name: str, button: str) -> None:
+    site.goes_to(f"/projects/{name}/versions/1/try")
+    site.page.get_by_role("button", name=button, exact=True).click()
+    assert site.page.get_by_role("heading", name="Prediction").is_visible()
+    site.is_fit()
+
+
+def test_worst_rows_of_each_kind_are_seen(site: Site) -> None:
+    page = site.page
+    for name in TASKS:
+        site.goes_to(f"/projects/{name}/versions/1/worst")
+        site.is_fit()
+        images = page.locator("ul.pictures img")
+        if name == "picture":
+            assert images.count() == 100
+            assert images.evaluate_all("images => images.every(image => image.naturalWidth === 3)")
+            assert page.get_by_text("row 100, 0.01").is_visible()
+        else:
+            cells = page.get_by_role("region", name="worst rows").get_by_role("cell").all_inner_texts()
+            assert set(SHOWN[name]) <= set(cells)
+
+
+SHOWN = {"table": ["0.5", "yes", "7", EVIL], "series": ["2.5", "1.5", "–"], "text": ["9.5", f"{EVIL} and so on"]}

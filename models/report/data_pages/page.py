@@ -10,8 +10,8 @@ from typing import Any
 from markupsafe import Markup
 
 from models.report import pages
+from models.report.bar_chart import side_by_side, stacked
 from models.report.data_pages import sentences
-from models.report.data_pages.bar_chart import side_by_side, stacked
 from models.report.data_pages.comparison import ColumnChange, compare
 from models.report.overview_page import FILTERS
 from models.report.pages import show

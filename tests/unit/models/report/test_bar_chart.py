@@ -1,10 +1,12 @@
-"""Bars begin at zero, to the right of it or to the left, and names of columns stand in them as text."""
+"""Named bars begin at zero, to its right or left; small ones lie in their chart and are stacked by group."""
 
 from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 
-from models.report.bar_chart import Bar, bar_chart
+import pytest
+
+from models.report.bar_chart import SMALL_HEIGHT, SMALL_WIDTH, Bar, bar_chart, side_by_side, stacked
 
 
 def test_bars_begin_at_zero_on_their_side() -> None:
@@ -19,3 +21,31 @@ def test_bars_begin_at_zero_on_their_side() -> None:
 
 def test_bars_of_nothing_are_drawn() -> None:
     assert "<svg" in bar_chart([Bar("a", 0.0)], "worth")
+
+
+def bars(svg: str) -> list[dict[str, float]]:
+    return [
+        {name: float(bar.attrib[name]) for name in ("x", "y", "width", "height")}
+        for bar in ET.fromstring(svg).iter("rect")
+    ]
+
+
+@pytest.mark.parametrize("groups", [[[0, 0]], [[1, 2, 3]], [[5] * 40, [0, 1] * 20], [[]]])
+def test_every_bar_lies_in_the_chart(groups: list[list[float]]) -> None:
+    drawn = bars(stacked(groups, "x"))
+    assert len(drawn) == sum(count > 0 for group in groups for count in group)
+    for bar in drawn:
+        assert 0 <= bar["x"] <= bar["x"] + bar["width"] <= SMALL_WIDTH
+        assert 0 <= bar["y"] <= bar["y"] + bar["height"] <= SMALL_HEIGHT + 0.51
+
+
+def test_groups_are_stacked_and_pairs_stand_beside_each_other() -> None:
+    first, second = bars(stacked([[3], [1]], "x"))
+    assert second["y"] + second["height"] == pytest.approx(first["y"])
+    assert first["height"] == pytest.approx(3 * second["height"], rel=0.01)
+    before, after = bars(side_by_side([1.0], [0.5], "x"))
+    assert before["x"] < after["x"]
+
+
+def test_a_label_is_escaped() -> None:
+    assert 'aria-label="&lt;b&gt;&#34;"' in stacked([[1]], '<b>"')

@@ -8,9 +8,18 @@ from dataclasses import replace
 from markupsafe import escape
 
 from models.judge.verdict import Difference, Estimate
-from models.report.facts import LastLoop
+from models.report.facts import LastLoop, Overview, ProjectFacts
 from models.report.version_contents import VersionContents
-from models.report.version_page import VersionSummary, render_against, render_version, render_versions, trend
+from models.report.version_page import (
+    TriedRow,
+    VersionSummary,
+    render_against,
+    render_playground,
+    render_version,
+    render_versions,
+    trend,
+)
+from models.serving.playground_form import ExplainedRow, PlaygroundAnswer, PlaygroundField, PlaygroundForm
 from models.serving.registry import RegisteredVersion
 from tests.unit.models.report.test_card import card
 
@@ -65,3 +74,42 @@ def test_pages_of_versions_link_to_their_loops() -> None:
     listed = render_versions("tiny", [summary("2"), summary("3")], running, now=61.0)
     assert listed.index("versions/3") < listed.index("versions/2")
     assert "None yet" in render_versions("tiny", [], LastLoop(), now=61.0)
+
+
+def tried_page(form: PlaygroundForm, tried: TriedRow | None = None) -> str:
+    overview = Overview.model_construct(at=61.0, projects=[ProjectFacts(name="tiny", folder="")])
+    return render_playground(RegisteredVersion(number="1"), form, tried or TriedRow(), [], overview, ("", ""))
+
+
+def test_each_column_has_the_control_that_suits_it() -> None:
+    many = [f"c{number}" for number in range(60)]
+    fields = [
+        PlaygroundField(name="few", form="category", value="u", levels=["u", "<b>"]),
+        PlaygroundField(name="many", form="category", levels=many),
+        PlaygroundField(name="when", form="time", value="2024-05-31"),
+        PlaygroundField(name="n", form="number", value="0.5"),
+        PlaygroundField(name="note", form="text", value="\n</textarea>"),
+    ]
+    page = tried_page(PlaygroundForm(fields=fields))
+    assert "<option selected>u</option>" in page
+    assert "<option>&lt;b&gt;</option>" in page
+    assert page.count("<datalist") == 1
+    assert 'type="datetime-local" id="cell-2" name="cell-2" value="2024-05-31T00:00:00"' in page
+    assert 'value="0.5" autocomplete="off" inputmode="decimal"' in page
+    assert "\n\n&lt;/textarea&gt;</textarea>" in page, "a browser takes the first line break away"
+    cells = {"few": "new", "when": "2024-05-31 14:30:00+02:00", "n": "x"}
+    filled = tried_page(PlaygroundForm(fields=fields), TriedRow(cells=cells))
+    assert "<option selected>new</option>" in filled
+    assert 'value="2024-05-31T12:30:00"' in filled
+    assert 'type="text" id="cell-2" name="cell-2" value="soon"' in tried_page(
+        PlaygroundForm(fields=fields), TriedRow(cells={"when": "soon"})
+    )
+
+
+def test_an_explanation_has_the_columns_that_add_most() -> None:
+    contributions = {f"x{number}": number / 10 for number in range(20)}
+    why = ExplainedRow(of="prediction", base=1.0, value=20.0, contributions=contributions)
+    answer = PlaygroundAnswer(records=[{"prediction": 20.0}], explanation=why)
+    page = tried_page(PlaygroundForm(rows="[]"), TriedRow(answer=answer))
+    assert "The 15 columns that add most of 20." in page
+    assert (page.count("<title>x19</title>"), page.count("<title>x4</title>")) == (1, 0)
