@@ -135,8 +135,10 @@ class LoadedModel:
             values = answer.outputs[name]
             if values.dtype.kind == "f" and not np.vdot(values, values) < np.inf and not np.isfinite(values).all():
                 row = 1 + int(np.argwhere(~np.isfinite(values))[0, 0])
-                message = "a value lies too far from those it was trained on: correct it, or give null for missing"
-                raise DataError(f"row {row}: the model finds no number: {message}")
+                raise DataError(
+                    f"row {row}: the model finds no number: a value lies too far from those it was trained on: correct "
+                    "it, or give null for missing"
+                )
 
     def columns(self, answer: Prediction) -> dict[str, np.ndarray]:
         """Return the columns for callers: see `models.inference.portable.column_names`; else the model's outputs."""

@@ -84,6 +84,11 @@ class InputRecord(FrozenModel):
         """What the model knows of it, in a few words."""
         return f"{self.width} numbers"
 
+    @property
+    def levels(self) -> list[str]:
+        """The categories that the model knows."""
+        return []
+
     def warning(self, value: Any) -> str:
         """Return in words what the model takes in place of a value, as the graph gets it; empty: the value itself."""
         del value
@@ -104,6 +109,11 @@ class CategoryRecord(InputRecord):
     def summary(self) -> str:
         """The number of its categories."""
         return f"{len(self.categories)} categories"
+
+    @property
+    def levels(self) -> list[str]:
+        """The categories that the model knows."""
+        return self.categories
 
     def warning(self, value: Any) -> str:
         """Return that a category is none that the model knows."""

@@ -28,14 +28,14 @@ from models.report.version_contents import (
     differing_keys,
     importance_bars,
 )
-from models.serving.playground_form import PlaygroundAnswer, PlaygroundField, PlaygroundForm
+from models.serving.playground_form import Control, PlaygroundAnswer, PlaygroundField, PlaygroundForm
 from models.serving.registry import ChampionMove, RegisteredVersion
 from models.validation.data_profile import SampleRow
 
 MOST_OPTIONS = 40
 """Categories of a list to choose from; of more the control suggests some."""
-_CONTROLS = {"text": "textarea", "image": "file"}
-"""The control that takes a value, by the form in which rows give it; of others a line of text."""
+_ELEMENTS: dict[Control, str] = {"decimal": "text", "choice": "text", "passage": "textarea", "file": "file"}
+"""The element that takes a value."""
 
 
 @dataclass(frozen=True)
@@ -188,12 +188,12 @@ class _Control(NamedTuple):
 
 
 def _control(field: PlaygroundField, value: str) -> _Control:
-    """Return the control that takes a value: a list of few categories, else what suits the field's form."""
-    if field.form == "time":
+    """Return the control that takes a value: a list of few categories, else what suits the field."""
+    if field.control == "moment":
         moment = _moment(value)
         return _Control(field, "text" if moment is None else "datetime-local", value if moment is None else moment)
     is_short = 0 < len(field.levels) <= MOST_OPTIONS
-    return _Control(field, "select" if is_short else _CONTROLS.get(field.form, "text"), value)
+    return _Control(field, "select" if is_short else _ELEMENTS[field.control], value)
 
 
 def _moment(text: str) -> str | None:

@@ -17,12 +17,13 @@ from models.inference.loaded_model import LoadedModel
 from models.inference.portable import PROBABILITY
 from models.inference.row_values import number_text
 from models.inputs.image.pictures import FORMATS, PictureShape, is_file, levels_of
-from models.inputs.record import CategoryRecord
+from models.inputs.record import Form
 from models.kinds.data_kind import PerDataKind
 from models.project_spec.blocks import Image
 from models.serving.mlflow_scoring import columns_of_cells, scoring_of_json
 from models.serving.playground_form import (
     MOST_ROWS,
+    Control,
     ExplainedRow,
     PlaygroundAnswer,
     PlaygroundField,
@@ -48,19 +49,14 @@ def form_of(preparation: Preparation, example: Records) -> PlaygroundForm:
 
 def _columns(preparation: Preparation, example: Records) -> list[PlaygroundField]:
     parts = {part.column: part for part in reversed(preparation.column_inputs)}
-    return [
-        PlaygroundField(
-            name=name,
-            form=parts[name].form,
-            value=_text(value),
-            levels=_levels(parts[name]),
-        )
-        for name, value in example[0].items()
-    ]
-
-
-def _levels(part: object) -> list[str]:
-    return [level for level in part.categories if level][:MOST_LEVELS] if isinstance(part, CategoryRecord) else []
+    fields = []
+    for name, value in example[0].items():
+        part, text = parts[name], _text(value)
+        plain = _PLAIN[part.form](text)
+        levels = [level for level in part.levels if level][:MOST_LEVELS]
+        control = _CONTROLS[part.form]
+        fields.append(PlaygroundField(name=name, control=control, value=text, plain_value=plain, levels=levels))
+    return fields
 
 
 def _text(value: object) -> str:
@@ -68,12 +64,13 @@ def _text(value: object) -> str:
 
 
 def _picture(preparation: Preparation, _: Records) -> list[PlaygroundField]:
-    return [PlaygroundField(name=preparation.required_pixels.image.column, form="image")]
+    return [PlaygroundField(name=preparation.required_pixels.image.column, control="file")]
 
 
 def _writing(preparation: Preparation, example: Records) -> list[PlaygroundField]:
     column = preparation.required_characters.column
-    return [PlaygroundField(name=column, form="text", value=str(example[0][column]))]
+    text = str(example[0][column])
+    return [PlaygroundField(name=column, control="passage", value=text, plain_value=text)]
 
 
 _FIELDS: PerDataKind[Callable[[Preparation, Records], list[PlaygroundField]]] = {
@@ -83,6 +80,14 @@ _FIELDS: PerDataKind[Callable[[Preparation, Records], list[PlaygroundField]]] = 
     "text": _writing,
 }
 """The fields of one row; a series needs the rows of a window."""
+_CONTROLS: dict[Form, Control] = {"number": "decimal", "time": "moment", "category": "choice", "text": "passage"}
+_PLAIN: dict[Form, Callable[[str], str]] = {
+    "number": lambda text: text,
+    "time": lambda text: "",
+    "category": lambda text: "",
+    "text": lambda text: text,
+}
+"""A typical value where no rows may be shown: a category and the latest time come from rows, a text is no row's."""
 
 
 def answer(model: LoadedModel, request: PlaygroundRequest) -> PlaygroundAnswer:

@@ -6,13 +6,14 @@ The server of the pages reads these and imports no numpy; the process that has t
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field
 
 from models.frozen_model import FrozenModel
-from models.inputs.record import Form
 
+Control = Literal["decimal", "moment", "choice", "passage", "file"]
+"""What a person fills in: a number, a time, one of some texts, a text of any length, or a file."""
 MOST_ROWS = 100
 """Rows of one try."""
 
@@ -22,14 +23,16 @@ class PlaygroundField(FrozenModel):
 
     Attributes:
         name: The column.
-        form: How a row gives its value.
+        control: What a person fills in.
         value: A typical value as text; empty: missing, or not shown.
+        plain_value: The value where no rows may be shown.
         levels: The categories that the model knows.
     """
 
     name: str
-    form: Form
+    control: Control
     value: str = ""
+    plain_value: str = ""
     levels: list[str] = Field(default_factory=list)
 
 
@@ -48,10 +51,7 @@ class PlaygroundForm(FrozenModel):
 
         The example rows of a series are numbers that fill gaps.
         """
-        fields = [
-            field if field.form == "number" else field.model_copy(update={"value": "", "levels": []})
-            for field in self.fields
-        ]
+        fields = [field.model_copy(update={"value": field.plain_value, "levels": []}) for field in self.fields]
         return self.model_copy(update={"fields": fields, "rows": "" if fields else self.rows})
 
 

@@ -77,7 +77,7 @@ def _question(
         return PlaygroundRequest(rows=str(sent["rows"]))
     if sample := rows.get(str(sent.get("row", ""))):
         return PlaygroundRequest(picture=sample.picture)
-    if any(field.form == "image" for field in form.fields):
+    if any(field.control == "file" for field in form.fields):
         return PlaygroundRequest(picture=base64.b64encode(content).decode())
     cells = {field.name: str(sent.get(f"{CELL}{number}", "")) for number, field in enumerate(form.fields)}
     return PlaygroundRequest(cells=cells)

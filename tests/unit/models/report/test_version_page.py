@@ -84,11 +84,11 @@ def tried_page(form: PlaygroundForm, tried: TriedRow | None = None) -> str:
 def test_each_column_has_the_control_that_suits_it() -> None:
     many = [f"c{number}" for number in range(60)]
     fields = [
-        PlaygroundField(name="few", form="category", value="u", levels=["u", "<b>"]),
-        PlaygroundField(name="many", form="category", levels=many),
-        PlaygroundField(name="when", form="time", value="2024-05-31"),
-        PlaygroundField(name="n", form="number", value="0.5"),
-        PlaygroundField(name="note", form="text", value="\n</textarea>"),
+        PlaygroundField(name="few", control="choice", value="u", levels=["u", "<b>"]),
+        PlaygroundField(name="many", control="choice", levels=many),
+        PlaygroundField(name="when", control="moment", value="2024-05-31"),
+        PlaygroundField(name="n", control="decimal", value="0.5"),
+        PlaygroundField(name="note", control="passage", value="\n</textarea>"),
     ]
     page = tried_page(PlaygroundForm(fields=fields))
     assert "<option selected>u</option>" in page
