@@ -85,7 +85,7 @@ class InputRecord(FrozenModel):
         return f"{self.width} numbers"
 
     @property
-    def levels(self) -> list[str]:
+    def choices(self) -> list[str]:
         """The categories that the model knows."""
         return []
 
@@ -111,7 +111,7 @@ class CategoryRecord(InputRecord):
         return f"{len(self.categories)} categories"
 
     @property
-    def levels(self) -> list[str]:
+    def choices(self) -> list[str]:
         """The categories that the model knows."""
         return self.categories
 

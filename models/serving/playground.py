@@ -53,7 +53,7 @@ def _columns(preparation: Preparation, example: Records) -> list[PlaygroundField
     for name, value in example[0].items():
         part, text = parts[name], _text(value)
         plain = _PLAIN[part.form](text)
-        levels = [level for level in part.levels if level][:MOST_LEVELS]
+        levels = [level for level in part.choices if level][:MOST_LEVELS]
         control = _CONTROLS[part.form]
         fields.append(PlaygroundField(name=name, control=control, value=text, plain_value=plain, levels=levels))
     return fields
