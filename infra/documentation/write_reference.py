@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[2]
-if str(ROOT) not in sys.path:
-    sys.path.insert(0, str(ROOT))
+sys.path[:0] = [] if str(ROOT) in sys.path else [str(ROOT)]
 
 NOTE = "<!-- Written by infra/documentation/write_reference.py: change the code, then run `make reference`. -->\n"
 

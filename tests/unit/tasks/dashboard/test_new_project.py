@@ -76,7 +76,8 @@ def fields_of(html: str) -> dict[str, str]:
 
 @pytest.fixture
 def browser(workspace: Workspace, monkeypatch: pytest.MonkeyPatch) -> Browser:
-    for module in (new_project, spec_edit):  # the child imports torch for seconds; tests/e2e/test_new_project.py has it
+    # tests/integration/test_new_project.py has the real child, which imports torch.
+    for module in (new_project, spec_edit):
         monkeypatch.setattr(module, "drafted", carry_out)
     return Browser(workspace)
 
@@ -113,6 +114,12 @@ def test_a_file_becomes_a_project_and_its_spec_is_changed(browser: Browser, work
     assert "Customers" not in git(workspace.root, "ls-files")
     assert git(workspace.root, "diff", "--cached", "--name-only") == "staged.txt\n"
 
+
+def test_a_spec_is_changed_as_its_difference_was_shown(browser: Browser, workspace: Workspace) -> None:
+    git(workspace.root, "init", "--quiet")
+    page = browser.upload("churn.csv", ROWS.encode()).headers["location"]
+    browser.post(page, {**browser.fields(page), "name": "churn", "step": "create"})
+    project = workspace.project("churn")
     path, before = "/projects/churn/spec", project.spec_path.read_text()
     fields = browser.fields(path)
     wrong = browser.post(path, {**fields, "data.split.test": "1.5", "data.features.drop": "persn", "step": "check"})
