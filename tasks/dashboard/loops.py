@@ -163,17 +163,17 @@ async def events(request: Request) -> Response:
 
 async def _changes(request: Request, view: LoopView, last_number: int) -> AsyncIterator[str]:
     yield f"retry: {round(1000 * LOOK_S)}\n\n"
-    shown: LivePart | None = None
+    last: LivePart | None = None
     while not request.app.state.is_ending():
         part = await run_in_threadpool(view.part)
-        is_loaded = shown is None and part.number == last_number and not part.is_over
-        if part is not shown and not is_loaded:
+        is_loaded = last is None and part.number == last_number and not part.is_over
+        if part is not last and not is_loaded:
             lines = "".join(f"data: {line}\n" for line in part.html.splitlines())
             yield f"id: {part.number}\nevent: loop\n{lines}\n"
         if part.is_over:
             yield "event: over\ndata:\n\n"
             return
-        shown = part
+        last = part
         await asyncio.sleep(LOOK_S)
 
 
