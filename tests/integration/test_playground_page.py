@@ -161,7 +161,6 @@ def test_who_may_try_what_is_refused_and_what_is_hidden(place: Workspace, site: 
             assert "counts as unknown" not in client.post(address, data=sent).text
         finally:
             write_text(path, before)
-        (place.cache / "models" / "text" / "1" / "model.onnx").unlink()
         with database.writing(place.state) as connection:
             (stored,) = versions.read(connection, "text")
             lost = StoredVersion("2", "", (place.root / "gone").as_uri(), stored.tags, 1e9)
