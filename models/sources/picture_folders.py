@@ -34,8 +34,8 @@ def is_of_classes(pictures: Sequence[PurePosixPath], tables: Sequence[PurePosixP
         pictures: Their paths below the folder that is read.
         tables: Those of the tables there.
     """
-    classes = {_class_of(name) for name in pictures}
-    return bool(tables) and len(classes) > 1 and {_class_of(name) for name in tables} < classes - {None}
+    folders = {_class_of(name) for name in pictures}
+    return bool(tables) and len(folders) > 1 and {_class_of(name) for name in tables} < folders - {None}
 
 
 def picture_table(folder: Path, files: Sequence[Path]) -> pa.Table:
