@@ -53,8 +53,8 @@ def bar_chart(bars: Sequence[Bar], title: str) -> Markup:
         start, end = sorted((place(0.0), place(bar.value)))
         parts.append(_bar(int(bar.value < 0), start, top + 5, end - start, 12))
         if bar.low is not None and bar.high is not None:
-            y = top + 11
-            parts.append(_LINE.format(kind="whisker", x1=place(bar.low), x2=place(bar.high), y1=y, y2=y))
+            middle = top + 11
+            parts.append(_LINE.format(kind="whisker", x1=place(bar.low), x2=place(bar.high), y1=middle, y2=middle))
         name = bar.name if len(bar.name) <= MOST_CHARACTERS else f"{bar.name[: MOST_CHARACTERS - 1]}…"
         parts.append(_TEXT.format(x=NAME - 6, y=top + 15, anchor="end", whole=bar.name, text=name))
         value = show(bar.value)
@@ -113,6 +113,6 @@ def _small_chart(bars: Sequence[Markup], label: str) -> Markup:
     return _CHART.format(kind="bars", width=SMALL_WIDTH, height=SMALL_HEIGHT, label=label, content=content)
 
 
-def _bar(colour: int, x: float, y: float, width: float, height: float) -> Markup:
-    ends = {"x": x, "y": y, "width": width, "height": height}
+def _bar(colour: int, left: float, top: float, width: float, height: float) -> Markup:
+    ends = {"x": left, "y": top, "width": width, "height": height}
     return _BAR.format(colour=colour, **{name: round(value, 2) for name, value in ends.items()})

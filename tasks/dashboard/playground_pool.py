@@ -113,7 +113,7 @@ class PlaygroundPool:
             raise HTTPException(503, BUSY, {"Retry-After": "5"})
         try:
             key = (workspace.root, project, version.number)
-            process = self._taken(key) or PlaygroundProcess(workspace, project, version)
+            process = self._idle_process(key) or PlaygroundProcess(workspace, project, version)
             try:
                 yield process
             finally:
@@ -129,7 +129,7 @@ class PlaygroundPool:
         for process in processes:
             process.close()
 
-    def _taken(self, key: tuple[Path, str, str]) -> PlaygroundProcess | None:
+    def _idle_process(self, key: tuple[Path, str, str]) -> PlaygroundProcess | None:
         with self._lock:
             process = self._idle.pop(key, None)
         if process and not process.is_ready:

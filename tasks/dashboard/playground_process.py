@@ -60,9 +60,9 @@ def _answered(model: LoadedModel, request: PlaygroundRequest) -> PlaygroundAnswe
 
 def _limit() -> None:
     limits = {resource.RLIMIT_AS: MOST_MEMORY, resource.RLIMIT_CPU: MOST_CPU_S, resource.RLIMIT_CORE: 0}
-    for kind, most in limits.items():
+    for kind, limit in limits.items():
         with contextlib.suppress(ValueError, OSError):  # of a system that has no such limit, or a lower one
-            resource.setrlimit(kind, (most, most))
+            resource.setrlimit(kind, (limit, limit))
 
 
 def _say(message: FrozenModel) -> None:
