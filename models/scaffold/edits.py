@@ -82,7 +82,7 @@ def values_of(text: str) -> dict[str, str]:
         UsageError: The text is no YAML with keys.
     """
     document = _loaded(text)
-    return {key: _shown(_value_at(document, key), row.form) for key, row in editable_keys().items()}
+    return {key: _as_text(_value_at(document, key), row.form) for key, row in editable_keys().items()}
 
 
 def edited(text: str, fields: Mapping[str, str]) -> str:
@@ -158,7 +158,7 @@ def _form(key: str, parts: list[Any], choices: tuple[str, ...]) -> Form:
 
 
 def _default(field: FieldInfo) -> str:
-    return _shown(field.default, "line") if isinstance(field.default, bool | str | float) else ""
+    return _as_text(field.default, "line") if isinstance(field.default, bool | str | float) else ""
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
@@ -183,7 +183,7 @@ def _normal(text: str, form: Form) -> str:
     return "\n".join(line.strip() for line in text.splitlines() if line.strip())
 
 
-def _shown(value: Any, form: Form) -> str:
+def _as_text(value: Any, form: Form) -> str:
     if value is None:
         return ""
     if isinstance(value, bool):

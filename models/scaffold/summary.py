@@ -50,7 +50,7 @@ def column_summaries(table: pa.Table, spec_text: str) -> list[ColumnSummary]:
             taken_for = reading_of(column, kinds.get(name, ""))
         if name == data.get("id"):
             taken_for = "names the rows, never an input"
-        examples = [_shown(value) for value in column.slice(0, MOST_EXAMPLES).to_pylist()]
+        examples = [_as_text(value) for value in column.slice(0, MOST_EXAMPLES).to_pylist()]
         summaries.append(ColumnSummary(name=name, type=str(column.type), taken_for=taken_for, examples=examples))
     return summaries
 
@@ -61,6 +61,6 @@ def _comment_on(sequence: Any, place: int) -> str:
     return tokens[0].value.splitlines()[0].lstrip("# ").strip() if tokens and tokens[0] else ""
 
 
-def _shown(value: Any) -> str:
+def _as_text(value: Any) -> str:
     text = "" if value is None else str(value)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"

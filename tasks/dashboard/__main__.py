@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import argparse
 import os
-import tempfile
 from pathlib import Path
 
 from tasks.dashboard.app import application
@@ -33,7 +32,7 @@ def main() -> None:
     stores.configure(workspace)
     uploads = workspace.cache / "uploads"
     uploads.mkdir(exist_ok=True)
-    tempfile.tempdir = str(uploads)  # where starlette keeps an upload while it comes: /tmp may be small
+    os.environ["TMPDIR"] = str(uploads)  # where starlette keeps an upload while it comes: /tmp may be small
     app = application(workspace, host, args.name)
     config = uvicorn.Config(
         app,

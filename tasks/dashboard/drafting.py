@@ -209,9 +209,9 @@ def _message(error: LooplineError, request: DraftRequest) -> str:
 def _limit(workspace: Workspace) -> None:
     """Limit what this process may take: memory, time, and of the disk what is left above the least."""
     free = max(0, shutil.disk_usage(workspace.root).free - LEAST_FREE_BYTES)
-    for what, most in ((resource.RLIMIT_DATA, MOST_MEMORY_BYTES), (resource.RLIMIT_FSIZE, free)):
-        hard = resource.getrlimit(what)[1]
-        resource.setrlimit(what, (most if hard == resource.RLIM_INFINITY else min(most, hard), hard))
+    for resource_id, ceiling in ((resource.RLIMIT_DATA, MOST_MEMORY_BYTES), (resource.RLIMIT_FSIZE, free)):
+        hard = resource.getrlimit(resource_id)[1]
+        resource.setrlimit(resource_id, (ceiling if hard == resource.RLIM_INFINITY else min(ceiling, hard), hard))
     signal.alarm(2 * TIMEOUT_S)  # the pages may have been ended meanwhile
 
 

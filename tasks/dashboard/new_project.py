@@ -53,18 +53,18 @@ def _begin(request: Request, form: FormData) -> Response:
     workspace = _workspace(request)
     folder = uploads.new_folder(workspace)
     try:
-        wanted = _wanted(workspace, folder, form)
-        result = drafted(workspace, wanted)
+        draft_request = _request_of(workspace, folder, form)
+        result = drafted(workspace, draft_request)
         if result.error:
             raise UsageError(result.error)
-        uploads.store(folder, Draft(request=wanted.model_copy(update={"name": result.name}), result=result))
+        uploads.store(folder, Draft(request=draft_request.model_copy(update={"name": result.name}), result=result))
     except LooplineError as error:
         uploads.remove(folder)
         return _new(request, str(error), {name: text_of(form, name) for name in ("address", "name", "part")})
     return RedirectResponse(f"/new/{folder.name}", 303)
 
 
-def _wanted(workspace: Workspace, folder: Path, form: FormData) -> DraftRequest:
+def _request_of(workspace: Workspace, folder: Path, form: FormData) -> DraftRequest:
     """Return what a person's form asks to be read.
 
     Raises:
@@ -98,23 +98,23 @@ def _go_on(request: Request, form: FormData) -> Response:
     workspace, (folder, draft) = _workspace(request), _draft(request)
     name, target = text_of(form, "name"), str(form.get("target", "")).strip() or draft.result.target
     is_new_target = target != draft.result.target
-    wanted = draft.request.model_copy(update={"name": name, "target": target})
+    draft_request = draft.request.model_copy(update={"name": name, "target": target})
     try:
         _refuse_name(workspace, name)
         if is_new_target or form.get("step") != "create":
-            result = drafted(workspace, wanted)
+            result = drafted(workspace, draft_request)
             if result.error:
                 raise UsageError(result.error)
-            draft = Draft(request=wanted, result=result)
+            draft = Draft(request=draft_request, result=result)
             uploads.store(folder, draft)
             if form.get("step") != "create":
                 return RedirectResponse(f"/new/{folder.name}", 303)
             return _show(request, draft, "The spec has changed with the target: look through it, then create it.")
-        result = drafted(workspace, wanted.model_copy(update={"task": "make"}))
+        result = drafted(workspace, draft_request.model_copy(update={"task": "make"}))
         if result.error:
             raise UsageError(result.error)
     except LooplineError as error:
-        return _show(request, Draft(request=wanted, result=draft.result), str(error))
+        return _show(request, Draft(request=draft_request, result=draft.result), str(error))
     uploads.remove(folder)
     return _written(workspace, name, reason_of(form))
 
@@ -155,9 +155,11 @@ def _new(request: Request, error: str = "", values: dict[str, str] | None = None
 
 
 def _show(request: Request, draft: Draft, error: str = "") -> Response:
-    wanted, result = draft.request, draft.result
-    source = Path(wanted.source).name if wanted.is_upload else wanted.source
-    facts = DraftedSpec(source, wanted.name, result.target, result.names, result.columns, result.spec, result.loader)
+    draft_request, result = draft.request, draft.result
+    source = Path(draft_request.source).name if draft_request.is_upload else draft_request.source
+    facts = DraftedSpec(
+        source, draft_request.name, result.target, result.names, result.columns, result.spec, result.loader
+    )
     return HTMLResponse(render_draft(_form(request, request.url.path, error), facts), 422 if error else 200)
 
 

@@ -39,8 +39,8 @@ def commit(project: Project, names: Sequence[str], message: str) -> str:
         (*identity, "commit", "--quiet", "--only", f"--author={author}", f"--message={message}", "--", *names),
     )
     for arguments in steps:
-        done, text = _git(project, *arguments)
-        if not done:
+        is_done, text = _git(project, *arguments)
+        if not is_done:
             return f"It is written, and not committed: git says: {one_line(text) or 'nothing'}."
     return f"Commit {_git(project, 'rev-parse', '--short', 'HEAD')[1].strip()} holds it; push it as your team does."
 

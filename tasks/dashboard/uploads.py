@@ -81,11 +81,13 @@ def store_file(folder: Path, upload: UploadFile) -> Path:
         UsageError: The name has no ending, which says the format.
         StoreError: The disk is full.
     """
-    given = PurePosixPath(str(upload.filename).replace("\\", "/")).name
-    stem, dot, endings = (_NO_NAME.sub("-", part).strip("-") for part in given.lstrip(".").partition("."))
+    file_name = PurePosixPath(str(upload.filename).replace("\\", "/")).name
+    stem, dot, endings = (_NO_NAME.sub("-", part).strip("-") for part in file_name.lstrip(".").partition("."))
     name = f"{stem[:MOST_CHARACTERS] or 'data'}{dot}{endings[-MOST_CHARACTERS:]}"
     if not endings:
-        raise UsageError(f"the file: got the name {given[:80]!r}, expected one whose ending says the format: rows.csv")
+        raise UsageError(
+            f"the file: got the name {file_name[:80]!r}, expected one whose ending says the format: rows.csv"
+        )
     path = folder / name
     with storing(path), path.open("wb") as target:
         shutil.copyfileobj(upload.file, target, 1 << 20)
