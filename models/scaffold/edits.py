@@ -238,7 +238,7 @@ def _checks(key: str, value: str, before: Any) -> Any:
         problem = " ".join(str(getattr(error, "problem", error)).split())
         raise EditError(f"{key}: not valid YAML ({problem}): expected lines such as {example}") from error
     if not isinstance(checks, list):
-        raise EditError(f"{key}: expected lines such as {example}")
+        raise EditError(f"{key}: got {str(checks)[:80]!r}, expected lines such as {example}")
     for check in checks:
         if check not in (before or []):
             _refuse_code(key, check, example)
