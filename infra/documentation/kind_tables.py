@@ -75,7 +75,7 @@ def room_tables() -> Iterator[RoomTable]:
                         sort = next((sort for sort in KEYS if ast.unparse(annotation).startswith(sort)), "")
                         items = zip(table.keys, table.values, strict=True)
                         cells = {ast.unparse(key).strip("'"): ast.unparse(value) for key, value in items if key}
-                        if sort and name not in ("TASKS", "DATA_KINDS"):
+                        if name not in ("TASKS", "DATA_KINDS") and cells.keys() & set(KEYS.get(sort, ())):
                             yield RoomTable(path.relative_to(ROOT).as_posix(), name, sort, cells)
 
 

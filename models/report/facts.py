@@ -167,6 +167,12 @@ class ProjectFacts(FrozenModel):
     backtest: str = Field("", description="The summary of the last backtest.")
 
     @property
+    def training_word(self) -> str:
+        """What its next training is called: the first one repeats nothing. Unread stores hide what was there."""
+        has_version = self.champion or self.challenger or self.registry or self.error
+        return "Retrain" if has_version else "Train"
+
+    @property
     def current_monitoring(self) -> MonitoringReport | None:
         """The last monitoring report, if it is about the present champion or nobody can say; else None."""
         if self.monitor is None or self.registry:

@@ -76,7 +76,8 @@ def _ask_retrain(project: ProjectFacts, _: Query) -> Confirmation | None:
         lines.append("The input data is broken: mend the source first. A model trained now would learn the fault.")
     if project.loop.state == "running":
         lines.append(f"Loop {project.loop.loop_id} runs now: the policy will decide to wait.")
-    return Confirmation(f"Retrain {project.name}?", lines, "Retrain")
+    word = project.training_word
+    return Confirmation(f"{word} {project.name}?", lines, word)
 
 
 def _what_runs(project: ProjectFacts) -> str:
@@ -131,7 +132,8 @@ def _retry(workspace: Workspace, project: ProjectFacts, form: FormData) -> Actio
 
 def _ask_answer(project: ProjectFacts, _: Query, *, approved: bool) -> Confirmation | None:
     waiting = project.waiting
-    question = f"Retrain {project.name}, as was asked?" if approved else f"Leave {project.name} as it is?"
+    asked, left = f"{project.training_word} {project.name}, as was asked?", f"Leave {project.name} as it is?"
+    question = asked if approved else left
     word = "Approve" if approved else "Refuse"
     lines = [waiting.reason, *([_what_runs(project)] if approved else [])] if waiting else []
     return Confirmation(question, lines, word, {"run": waiting.flow_run}) if waiting else None

@@ -124,7 +124,7 @@ def _written(workspace: Workspace, name: str, reason: str) -> Response:
     names = [file for file in WRITTEN if (project.folder / file).is_file()]
     lines = [f"{project.spec_path.relative_to(workspace.root)} is written."]
     lines.append(commit(project, names, f"Add the project {name}\n\n{reason}"))
-    lines.append("Look through its spec, then train it: Retrain, on its page.")
+    lines.append("Look through its spec, then train it: Train, on its page.")
     deploy(workspace, project)
     return HTMLResponse(render_message(f"{name} is there", lines, f"/projects/{name}"))
 

@@ -79,7 +79,7 @@ def test_every_link_leads_to_a_page_and_a_place_in_it(site: Path) -> None:
     places = {path: set(re.findall(r'\bid="?([^"\s>]+)', text)) for path, text in pages.items()}
     broken, num_links = [], 0
     for page, text in pages.items():
-        for link in {html.unescape(found) for found in re.findall(r'href="?([^"\s>]+)', text)}:
+        for link in {html.unescape(found) for found in re.findall(r'(?:href|<img [^>]*src)="?([^"\s>]+)', text)}:
             file, _, place = link.partition("#")
             if page.name == "404.html" or re.match(r"\w+:", link):
                 continue

@@ -12,7 +12,8 @@ import pytest
 from tasks.host import stores
 from tasks.host.http_guard import token_path
 from tasks.host.workspace import Workspace
-from tests.chromium import chromium
+from tests.chromium import Inspector, chromium
+from tests.integration.test_links import bearer
 from tests.integration.test_page import serving
 from tests.unit.tasks.dashboard.test_new_project import ROWS
 
@@ -37,17 +38,21 @@ def test_a_browser_alone_makes_a_project_and_changes_its_spec(place: Workspace, 
     with serving(place) as port, chromium() as browser:
         page = browser.new_context(java_script_enabled=False).new_page()
         page.set_default_timeout(120_000)
+        inspector = Inspector(browser, bearer(place))
         page.goto(f"http://127.0.0.1:{port}/")
         page.fill("input[name=secret]", token_path(place).read_text().strip())
         page.click("main button")
         page.click("text=New project")
+        assert inspector.faults(page) == []
         page.set_input_files("#file", tmp_path / "customers.csv")
         page.click("text=Look at it")
         assert "category, 2 levels" in page.inner_text("main")
+        assert inspector.faults(page) == []
         page.click("text=Create the project")
         assert "Commit " in page.inner_text("main")
         page.click("text=Go on")
         page.click("text=its spec")
+        assert inspector.faults(page) == []
         page.fill("[name='data.split.test']", "much")
         page.click("text=Show the difference")
         assert page.inner_text("#data-split-test-wrong") == 'got "much", expected number'

@@ -24,3 +24,9 @@ def test_windows_of_a_former_champion_are_not_todays() -> None:
     assert [each.id for each in facts(monitor=findings(window(1), window(2, whole=False))).windows] == ["2/1"]
     assert facts(monitor=findings(window(1, version="1"), champion="1")).windows == []
     assert facts(monitor=findings(window(1)), champion=None).windows == []
+
+
+def test_the_first_training_is_no_retraining() -> None:
+    assert ProjectFacts(name="new", folder="/new").training_word == "Train"
+    assert ProjectFacts(name="new", folder="/new", registry="it is away").training_word == "Retrain"
+    assert facts().training_word == "Retrain"
