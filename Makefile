@@ -9,7 +9,7 @@ SEED ?= $(shell date +%s)
 PYTEST := $(BIN)/python -m pytest --tx '$(or $(WORKERS),3)*popen//python=$(BIN)/python -m tests.warm_worker' \
 	--max-worker-restart 2 --dist loadfile --no-loadscope-reorder --durations=50
 
-.PHONY: run test test-wide test-fast cluster-slurm cluster-kubernetes soak check lint contract docs reference estimators bench bench-gpu bench-quality up story setup format lock
+.PHONY: run test test-wide test-fast cluster-slurm cluster-kubernetes soak check lint contract docs reference pictures estimators bench bench-gpu bench-quality up story setup format lock
 
 run: setup  ## set up and run the main job
 	$(BIN)/loopline run $(PROJECT)
@@ -53,6 +53,9 @@ docs: setup  ## the site, in flows/site, from where `loopline docs` opens it; a 
 
 reference: setup  ## the generated pages of the site: reference, layers, list of decisions
 	$(BIN)/python infra/documentation/write_reference.py
+
+pictures: setup  ## the pictures of pages in the site; needs Debian's chromium
+	$(BIN)/python infra/documentation/page_pictures.py
 
 estimators: setup  ## the page of the estimators by task, each probed; needs EXTRAS=estimators and some minutes
 	OMP_WAIT_POLICY=PASSIVE OMP_NUM_THREADS=1 $(BIN)/python infra/documentation/estimator_table.py

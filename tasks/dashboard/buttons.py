@@ -132,8 +132,8 @@ def _retry(workspace: Workspace, project: ProjectFacts, form: FormData) -> Actio
 
 def _ask_answer(project: ProjectFacts, _: Query, *, approved: bool) -> Confirmation | None:
     waiting = project.waiting
-    asked, left = f"{project.training_word} {project.name}, as was asked?", f"Leave {project.name} as it is?"
-    question = asked if approved else left
+    train, leave = f"{project.training_word} {project.name}, as was asked?", f"Leave {project.name} as it is?"
+    question = train if approved else leave
     word = "Approve" if approved else "Refuse"
     lines = [waiting.reason, *([_what_runs(project)] if approved else [])] if waiting else []
     return Confirmation(question, lines, word, {"run": waiting.flow_run}) if waiting else None

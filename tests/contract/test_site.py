@@ -14,11 +14,13 @@ import click
 import pytest
 
 from flows.cli import COMMANDS, loopline
+from infra.documentation import page_pictures
 from infra.documentation.drawing import draw, edge_of, place, read
 from models.pipeline.steps import STEPS
 from tests.contract.test_names import PRIVATE_WORDS
 
 LINK = re.compile(r"\]\((?!https?:|#)([^)#]+)")
+PICTURE = re.compile(r"!\[([^\]]*)\]\(([^)]+)\)")
 FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
 CALL = re.compile(r"(?:^(?:    |\$ )?|`|&& |\()(?:\w+=\S+ )*(?:\.venv/bin/)?(loopline [^`\n]*)", re.MULTILINE)
 PLACEHOLDERS = {"COMMAND"}
@@ -156,7 +158,7 @@ def test_a_drawing_has_its_edges_as_alternative_text() -> None:
 
 
 def test_the_quickstart_is_short(docs: Path) -> None:
-    assert len((docs / "start" / "quickstart.md").read_text().split()) <= QUICKSTART_WORDS
+    assert len(PICTURE.sub("", (docs / "start" / "quickstart.md").read_text()).split()) <= QUICKSTART_WORDS
 
 
 def test_no_page_has_a_private_word(docs: Path) -> None:
@@ -209,3 +211,17 @@ def test_the_check_sees_commands_and_options() -> None:
     assert wrong(["run", "flights", "--jsn"]) == "loopline run --jsn"
     assert wrong(["runs"]) == "loopline runs"
     assert all(wrong([name]) is None for name in COMMANDS)
+
+
+def test_pictures_of_pages_are_there_small_and_described(docs: Path) -> None:
+    """Which pages they show: `tests/integration/test_links.py` meets each of them."""
+    files = {path.name: path.stat().st_size for path in page_pictures.FOLDER.iterdir()}
+    assert {*files} == {f"{name}.webp" for name in page_pictures.SHOWN}, "make pictures"
+    assert {name: size for name, size in files.items() if size >= page_pictures.MOST_BYTES} == {}
+    named = set[str]()
+    for page in sorted(docs.rglob("*.md")):
+        for text, target in PICTURE.findall(page.read_text()):
+            assert len(text.split()) > 3, f"{page.name}: {target} says nothing to those who cannot see it"
+            assert (page.parent / target).is_file(), f"{page.name}: there is no {target}"
+            named.add(Path(target).name)
+    assert {*files} <= named
