@@ -5,6 +5,7 @@ from __future__ import annotations
 import difflib
 import functools
 import io
+import itertools
 import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -41,6 +42,8 @@ EDITABLE = (
 )
 EXPRESSIONS = ("row_condition", "condition_parser", "ignore_row_if")
 """Arguments of a check that pandas evaluates as an expression."""
+MOST_DEPTH = 20
+"""Of brackets in checks."""
 CHECK_KEYS = ("expect", "arguments", "severity", "on")
 _NAME = re.compile(r"[a-z][a-z0-9_]*")
 _ERROR = re.compile(r"(?:.*?:\d+: )?(?P<key>[a-z_]+(?:\.\w+)*): (?P<reason>.*)", re.DOTALL)
@@ -230,9 +233,14 @@ def _pairs(key: str, value: str, before: Any) -> Any:
 def _checks(key: str, value: str, before: Any) -> Any:
     from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
+    from ruamel.yaml.events import AliasEvent
 
     example = "- {expect: column_values_to_be_between, arguments: {column: age, min_value: 0}, severity: warn}"
+    if _depth(value) > MOST_DEPTH:
+        raise EditError(f"{key}: got more than {MOST_DEPTH} brackets in another, expected lines such as {example}")
     try:
+        if any(isinstance(event, AliasEvent) for event in YAML(typ="safe", pure=True).parse(value)):
+            raise EditError(f"{key}: got an alias (`*name`): write out what it stands for")
         checks = YAML(typ="safe", pure=True).load(value)
     except (YAMLError, ValueError, RecursionError) as error:
         problem = " ".join(str(getattr(error, "problem", error)).split())
@@ -243,6 +251,12 @@ def _checks(key: str, value: str, before: Any) -> Any:
         if check not in (before or []):
             _refuse_code(key, check, example)
     return checks
+
+
+def _depth(text: str) -> int:
+    """Return how deep brackets are nested in a text: YAML's parser takes the square of it in time."""
+    steps = ({"[": 1, "{": 1, "]": -1, "}": -1}.get(sign, 0) for sign in text)
+    return max(itertools.accumulate(steps), default=0)
 
 
 def _refuse_code(key: str, check: Any, example: str) -> None:

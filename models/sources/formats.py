@@ -51,7 +51,7 @@ def read_json(path: Path) -> pa.Table:
             raise TypeError(f"got {type(objects).__name__}")
         names = dict.fromkeys(name for value in objects for name in value)
         return pa.table({name: pa.array([value.get(name) for value in objects]) for name in names})
-    except (ValueError, TypeError, OSError, pa.ArrowException) as error:
+    except (ValueError, TypeError, RecursionError, OSError, pa.ArrowException) as error:
         cure = "write [{...}, {...}], and each field with one type; a file of one object a line ends with .jsonl"
         raise DataError(f"{path}: not readable as a JSON array of objects ({one_line(error, 150)}): {cure}") from error
 

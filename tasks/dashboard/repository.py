@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import subprocess
 import sys
 import threading
@@ -15,7 +17,10 @@ from tasks.host.workspace import HOME, Project, Workspace
 from tasks.prefect.prefect_server import PrefectServer
 from tasks.tools.dvc_view import in_git
 
-GIT_TIMEOUT_S = 30
+GIT_TIMEOUT_S = 120.0
+"""A commit's hooks may check types, or fetch their tools first."""
+ENDING_S = 5.0
+"""How long a git that has taken too long may remove its locks, which would refuse every later commit of the team."""
 ADDRESS = "pages@loopline.invalid"
 """Of the author of commits, who is known by the workspace's token alone."""
 
@@ -23,7 +28,8 @@ ADDRESS = "pages@loopline.invalid"
 def commit(project: Project, names: Sequence[str], message: str) -> str:
     """Commit files of a project, and nothing else that is staged; return what was done, as a sentence.
 
-    The hooks of the repository run, and may refuse; nothing is pushed. A file that cannot be committed stays written.
+    The hooks of the repository run, and may refuse; nothing is pushed. A file that cannot be committed stays written,
+    and is not staged, so that the next commit of somebody else does not take it along.
 
     Args:
         project: The project.
@@ -35,7 +41,7 @@ def commit(project: Project, names: Sequence[str], message: str) -> str:
     identity = [] if _git(project, "config", "user.email")[0] else _identity()
     author = f"{PERSON} <{ADDRESS}>"
     steps = (
-        ("add", "--", *names),
+        ("add", "--intent-to-add", "--", *names),
         (*identity, "commit", "--quiet", "--only", f"--author={author}", f"--message={message}", "--", *names),
     )
     for arguments in steps:
@@ -69,15 +75,30 @@ def _identity() -> list[str]:
 def _git(project: Project, *arguments: str) -> tuple[bool, str]:
     """Return whether a command of git succeeded, and what it printed."""
     try:
-        completed = subprocess.run(
+        process = subprocess.Popen(
             ["git", "-C", str(project.folder), *arguments],
-            check=False,
             stdin=subprocess.DEVNULL,
-            capture_output=True,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
             text=True,
             errors="replace",
-            timeout=GIT_TIMEOUT_S,
+            start_new_session=True,
         )
-    except (OSError, subprocess.TimeoutExpired) as error:
+    except OSError as error:
         return False, str(error)
-    return completed.returncode == 0, completed.stdout + completed.stderr
+    with process:
+        try:
+            text, _ = process.communicate(timeout=GIT_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            _end(process)
+            return False, f"it took longer than {GIT_TIMEOUT_S:g} s and was ended, its hooks too"
+    return process.returncode == 0, text
+
+
+def _end(process: subprocess.Popen[str]) -> None:
+    """End git and its hooks, which are its process group."""
+    for number in (signal.SIGTERM, signal.SIGKILL):
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, number)
+        with contextlib.suppress(subprocess.TimeoutExpired):
+            process.wait(ENDING_S)

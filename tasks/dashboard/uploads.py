@@ -21,7 +21,8 @@ from tasks.platform.platform import LEAST_FREE_BYTES
 
 KEPT_S = 86400.0
 """How long an upload waits for its project."""
-DRAFT_FILE = "draft.json"
+DRAFT_FILE = ".draft.json"
+"""No uploaded file is called so: their names begin with no dot."""
 _ID = re.compile("[0-9a-f]{16}")
 MOST_CHARACTERS = 50
 """Of a file's name, and of its endings."""

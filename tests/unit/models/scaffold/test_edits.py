@@ -130,3 +130,15 @@ def test_reasons_stand_beside_their_fields() -> None:
         "data.expectations": "no such check",
         "data.target": "no column 'x': did you mean 'y'?",
     }
+
+
+@pytest.mark.parametrize(
+    ("checks", "reason"),
+    [
+        ("[" * 5000, "more than 20 brackets"),
+        ("- &a {expect: column_values_to_not_be_null, arguments: *a}", "an alias"),
+    ],
+)
+def test_checks_that_grow_while_they_are_read_are_refused(checks: str, reason: str) -> None:
+    with pytest.raises(UsageError, match=f"data.expectations: got {reason}"):
+        changed(data__expectations=checks)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import io
+import json
 import re
 import shutil
 import subprocess
@@ -17,7 +18,7 @@ import pytest
 from starlette.datastructures import UploadFile
 
 from models.errors import StoreError, UsageError
-from tasks.dashboard import new_project, spec_edit, uploads
+from tasks.dashboard import new_project, repository, spec_edit, uploads
 from tasks.dashboard.app import application
 from tasks.dashboard.drafting import VARIABLES, DraftRequest, carry_out, refuse_address
 from tasks.dashboard.guard import UPLOAD_BYTES
@@ -250,3 +251,29 @@ def test_a_repository_that_cannot_be_written_says_so(
 )
 def test_the_name_of_a_file_cannot_leave_its_folder(given: str, stored: str, tmp_path: Path) -> None:
     assert uploads.store_file(tmp_path, UploadFile(io.BytesIO(b"x"), filename=given)) == tmp_path / stored
+
+
+def test_a_file_may_have_the_name_of_any_other(browser: Browser, workspace: Workspace) -> None:
+    rows = json.dumps([{"a": row, "b": row % 2} for row in range(50)])
+    page = browser.upload("draft.json", rows.encode()).headers["location"]
+    browser.post(page, {**browser.fields(page), "name": "drafts", "step": "create"})
+    assert (workspace.project("drafts").folder / "draft.json").read_text() == rows
+
+
+@pytest.mark.parametrize(("hook", "reason"), [("exit 1", "git says"), ("sleep 60", "longer than 0.5 s")])
+def test_what_a_hook_refuses_is_not_staged_and_leaves_no_lock(
+    hook: str, reason: str, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(repository, "GIT_TIMEOUT_S", 0.5)
+    git(workspace.root, "init", "--quiet")
+    path = workspace.root / ".git" / "hooks" / "pre-commit"
+    path.parent.mkdir(exist_ok=True)
+    path.write_text(f"#!/bin/sh\n{hook}\n")
+    path.chmod(0o755)
+    folder = workspace.root / "projects" / "churn"
+    folder.mkdir(parents=True)
+    (folder / "project.yaml").write_text("name: churn\n")
+    project = workspace.project("churn")
+    assert reason in repository.commit(project, ["project.yaml"], "Add it")
+    assert git(workspace.root, "diff", "--cached", "--name-only") == ""
+    assert not [*(workspace.root / ".git").glob("*.lock")]
