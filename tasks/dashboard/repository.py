@@ -38,7 +38,8 @@ def commit(project: Project, names: Sequence[str], message: str) -> str:
     """
     if not in_git(project.folder):
         return "The workspace is in no git repository, so there is no commit."
-    identity = [] if _git(project, "config", "user.email")[0] else _identity()
+    is_named = all(_git(project, "config", key)[1].strip() for key in ("user.name", "user.email"))
+    identity = [] if is_named else _identity()
     author = f"{PERSON} <{ADDRESS}>"
     steps = (
         ("add", "--intent-to-add", "--", *names),
