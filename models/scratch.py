@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import os
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -154,6 +154,42 @@ def unique(values: NDArray[Any]) -> NDArray[Any]:
         ordered[num : num + len(firsts)] = firsts
         num += len(firsts)
     return ordered[:num]
+
+
+def joined(blocks: Iterable[NDArray[Any]], dtype: DTypeLike) -> NDArray[Any]:
+    """Return the rows of some blocks (row,), one block after the other."""
+    current, kind = _PLACE.get(), np.dtype(dtype)
+    blocks, first, size = iter(blocks), [np.zeros(0, kind)], 0
+    for block in blocks:
+        first.append(np.ascontiguousarray(block, kind))
+        size += first[-1].nbytes
+        if current is not None and size >= max(1, current.large):
+            break
+    if current is None or size < max(1, current.large):
+        return np.concatenate(first)
+    with _nameless(current.folder) as file:
+        for block in itertools.chain(first, blocks):
+            file.write(np.ascontiguousarray(block, kind).data)
+        file.flush()
+        with pa.memory_map(_path(file), "r+") as pages:
+            return np.asarray(_Pages(pages.read_buffer(), kind))
+
+
+def deviation(values: NDArray[np.float64]) -> float:
+    """Return the standard deviation of numbers, with the bits of `values.std()`, without a copy of them."""
+    num = len(values)
+    if num <= PART:
+        return float(values.std())
+    mean = _total(lambda part: values[part], 0, num) / num
+    return float(np.sqrt(_total(lambda part: np.square(values[part] - mean), 0, num) / num))
+
+
+def _total(values: Callable[[slice], NDArray[np.float64]], start: int, stop: int) -> np.float64:
+    """Return a sum in the order of numpy, which halves what is long at multiples of eight."""
+    if stop - start <= PART:
+        return np.float64(np.add.reduce(values(slice(start, stop))))
+    middle = start + (stop - start) // 2 // 8 * 8
+    return np.float64(_total(values, start, middle) + _total(values, middle, stop))
 
 
 def first_values(column: pa.ChunkedArray, most: int) -> pa.Array:

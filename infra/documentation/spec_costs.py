@@ -75,6 +75,7 @@ train.optimiser: Memory in sizes of the weights: 1 for sgd, 2 for adamw. A step 
 train.momentum: Memory of the weights once more, if it is above 0.
 train.loss: The time of your function, once a batch.
 train.patience: Saves the epochs after it.
+train.rows: Time and memory of a fit grow in proportion.
 train.refit: The fit of the chosen model takes 1.8 times the time, and memory for its rows once more.
 train.augment: 2.5 CPU-ms for a batch of 256 images of 28 x 28.
 train.augment.function: The time of your function, once a batch, and three times before the training.

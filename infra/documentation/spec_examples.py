@@ -58,6 +58,7 @@ search.space.step: 0.5
 search.space.choices: [64, 128, 256]
 search.settings: {n_startup_trials: 20}
 train.label_smoothing: 0.1
+train.rows: 1000000
 train.refit: false
 train.augment.brightness: 0.2
 train.augment.erase: 0.2

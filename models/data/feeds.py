@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import pyarrow.parquet as pq
 from models.data.header import no_such_column
 from models.data.known_future import with_future
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation, TextInput
-from models.data.prepared_rows import rows_of
+from models.data.prepared_rows import rows_of, split_batches
 from models.data.series import first_target
 from models.data.target_forms import true_columns, true_values
 from models.data.text import text_of, window_starts, windows_of
@@ -28,6 +29,7 @@ from models.inputs.types import as_text, is_number
 from models.kinds.data_kind import PerDataKind
 from models.project_spec.reserved_columns import ROW_COLUMN, SLICE_PREFIX, SPLIT_COLUMN, STEP_COLUMN
 from models.sources.code_points import code_points
+from models.sources.mapped import columns_in_place
 from models.sources.read import read_table
 
 Feed = dict[str, np.ndarray]
@@ -50,7 +52,7 @@ def feeds(
     batch: int = BATCH_ROWS,
     raw: Path | None = None,
 ) -> Iterator[Feed]:
-    """Yield the rows of a split, batch by batch, as inputs of an exported graph.
+    """Return the rows of a split, batch by batch, as inputs of an exported graph; none but a batch is in memory.
 
     Table: one input for each column, (batch,): float64 with NaN, or text with "" for missing. Image: `image` uint8
     (batch, height, width, channel). Series: `series` float64 (batch, length, feature). Text: `text` int64 (batch,
@@ -67,10 +69,7 @@ def feeds(
         DataError: The graph needs a column that these rows lack, or a column has another type than the graph needs.
     """
     preparation = preparation or Preparation.load(prepared)
-    num_examples, feed = _EXAMPLES[preparation.kind](prepared, split, preparation, raw)
-    size = int(min(batch, _MOST[preparation.kind]))
-    for start in range(0, num_examples, size):
-        yield feed(slice(start, start + size))
+    return _IN_ORDER[preparation.kind](prepared, split, preparation, int(min(batch, _MOST[preparation.kind])), raw)
 
 
 def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.ndarray) -> Feed:
@@ -90,11 +89,18 @@ def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.
 
 def _rows_at(prepared: Path, split: str, preparation: Preparation, positions: np.ndarray) -> Feed:
     _check_count(prepared, split, Preparation.load(prepared).rows[split], positions)
-    return _feed(_inputs(prepared, split, preparation, positions=positions), preparation.inputs)
+    names, _ = _stored_and_absent(prepared, preparation)
+    return _feed(rows_of(prepared, split, names, positions), preparation.inputs)
 
 
-def _windows_at(prepared: Path, split: str, preparation: Preparation, positions: np.ndarray) -> Feed:
-    count, feed = _EXAMPLES[preparation.kind](prepared, split, preparation, None)
+def _windows_at(
+    examples: Callable[[Path, str, Preparation], Examples],
+    prepared: Path,
+    split: str,
+    preparation: Preparation,
+    positions: np.ndarray,
+) -> Feed:
+    count, feed = examples(prepared, split, preparation)
     _check_count(prepared, split, count, positions)
     return feed(positions)
 
@@ -175,20 +181,43 @@ def slice_values(prepared: Path, split: str, columns: list[str]) -> dict[str, np
     return {name: _text_input(rows.column(column)) for name, column in stored_columns.items()}
 
 
-def _examples_of_rows(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> Examples:
-    rows = _inputs(prepared, split, preparation, raw)
-    return len(rows), lambda positions: _feed(rows[positions], preparation.inputs)
+def _feeds_of_rows(prepared: Path, split: str, preparation: Preparation, size: int, raw: Path | None) -> Iterator[Feed]:
+    names, absent = _stored_and_absent(prepared, preparation, raw)
+    if raw is None or not absent:
+        for rows in split_batches(prepared, split, names, size):
+            yield _feed(rows, preparation.inputs)
+        return
+    source, parts = columns_in_place(raw, absent), [part for part in preparation.inputs if part.name in absent]
+    for rows in split_batches(prepared, split, [*names, ROW_COLUMN], size):
+        numbers = rows.column(ROW_COLUMN).to_numpy()
+        first = int(numbers.min())
+        cells = source.slice(first, int(numbers.max()) + 1 - first).take(pa.array(numbers - first))
+        columns = {name: rows.column(name) for name in names}
+        columns |= {part.name: values_of(cells.column(part.name), part) for part in parts}
+        yield _feed(pa.table(columns), preparation.inputs)
 
 
-def _examples_of_series(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> Examples:
+def _feeds_of_windows(
+    examples: Callable[[Path, str, Preparation], Examples],
+    prepared: Path,
+    split: str,
+    preparation: Preparation,
+    size: int,
+    raw: Path | None,
+) -> Iterator[Feed]:
     del raw
+    num_examples, feed = examples(prepared, split, preparation)
+    for start in range(0, num_examples, size):
+        yield feed(slice(start, start + size))
+
+
+def _examples_of_series(prepared: Path, split: str, preparation: Preparation) -> Examples:
     values, ends = _series(prepared, split, preparation)
     steps = np.arange(1 - preparation.required_window.length, 1)  # counted back from a window's last step
     return len(ends), lambda positions: {"series": values[ends[positions, None] + steps]}
 
 
-def _examples_of_text(prepared: Path, split: str, preparation: Preparation, raw: Path | None) -> Examples:
-    del raw
+def _examples_of_text(prepared: Path, split: str, preparation: Preparation) -> Examples:
     characters, length = _characters(prepared), preparation.required_characters.length
     if length < characters.length:
         raise DataError(
@@ -207,25 +236,16 @@ def _text(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
     return points, window_starts(len(points), characters, split)
 
 
-def _inputs(
-    prepared: Path,
-    split: str,
-    preparation: Preparation,
-    raw: Path | None = None,
-    positions: np.ndarray | None = None,
-) -> pa.Table:
+def _stored_and_absent(
+    prepared: Path, preparation: Preparation, raw: Path | None = None
+) -> tuple[list[str], list[str]]:
+    """Return the columns that a graph takes of the prepared rows, and those that only the raw table has."""
     names, stored_schema = list(preparation.row_inputs), pq.read_schema(prepared / ROWS_FILE)
     raw_schema = pq.read_schema(raw) if raw is not None else pa.schema([])
     stored_names, raw_names = set(stored_schema.names), set(raw_schema.names)
     absent = [name for name in names if name not in stored_names and name in raw_names]
     _check_inputs(pa.schema([*stored_schema, *(raw_schema.field(name) for name in absent)]), names, preparation.inputs)
-    if raw is None or not absent:
-        return rows_of(prepared, split, names, positions)
-    rows = rows_of(prepared, split, [*(name for name in names if name not in absent), ROW_COLUMN])
-    source = read_table(raw, absent).take(rows.column(ROW_COLUMN))
-    for part in [part for part in preparation.inputs if part.name in absent]:
-        rows = rows.append_column(part.name, values_of(source.column(part.name), part))
-    return rows
+    return [name for name in names if name not in absent], absent
 
 
 def _is_time(kind: pa.DataType) -> bool:
@@ -350,17 +370,17 @@ def _series(prepared: Path, split: str, preparation: Preparation) -> tuple[np.nd
     return values, targets - window.last_horizon
 
 
-_EXAMPLES: PerDataKind[Callable[[Path, str, Preparation, Path | None], Examples]] = {
-    "table": _examples_of_rows,
-    "image": _examples_of_rows,
-    "series": _examples_of_series,
-    "text": _examples_of_text,
+_IN_ORDER: PerDataKind[Callable[[Path, str, Preparation, int, Path | None], Iterator[Feed]]] = {
+    "table": _feeds_of_rows,
+    "image": _feeds_of_rows,
+    "series": partial(_feeds_of_windows, _examples_of_series),
+    "text": partial(_feeds_of_windows, _examples_of_text),
 }
 _AT: PerDataKind[Callable[[Path, str, Preparation, np.ndarray], Feed]] = {
     "table": _rows_at,
     "image": _rows_at,
-    "series": _windows_at,
-    "text": _windows_at,
+    "series": partial(_windows_at, _examples_of_series),
+    "text": partial(_windows_at, _examples_of_text),
 }
 _TARGETS: PerDataKind[Callable[[Path, str, Preparation], np.ndarray]] = {
     "table": _targets_of_rows,

@@ -132,7 +132,10 @@ def _name(ahead: int | None, level: float | None) -> str:
 def output_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:
     """Return the true value of each output, in its own unit: float64 (row, output)."""
     columns = {name: as_float64(rows.column(name), name) for name in target.columns}
-    return np.stack([columns[output.column] for output in target.outputs], axis=1)
+    values = scratch.empty((rows.num_rows, len(target.outputs)), np.float64)
+    for place, output in enumerate(target.outputs):
+        values[:, place] = columns[output.column]
+    return values
 
 
 def _spread(column: pa.ChunkedArray, name: str, weights: np.ndarray | None) -> tuple[float, float]:

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
+from models import scratch
 from models.data.preparation import ROWS_FILE, SPLITS
 from models.errors import DataError
 from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN
@@ -24,7 +25,7 @@ _PIECE_ROWS = 4_096
 def rows_of(
     folder: Path, split: str, columns: Sequence[str] | None = None, positions: np.ndarray | None = None
 ) -> pa.Table:
-    """Return the prepared rows of one split, in their order, read a piece at a time.
+    """Return the prepared rows of one split, in their order, read a piece at a time; many lie in a file, where one may.
 
     Args:
         folder: The prepared folder.
@@ -38,7 +39,51 @@ def rows_of(
     if split not in SPLITS:
         raise DataError(f"got split {split!r}, expected one of {', '.join(SPLITS)}")
     with _rows_file(folder) as file:
-        return pa.concat_tables(_pieces_of(file, SPLITS.index(split), columns, positions))
+        pieces = _pieces_of(file, SPLITS.index(split), columns, positions)
+        place, num_rows = scratch.place(), file.metadata.num_rows if positions is None else len(positions)
+        if place is None or num_rows <= scratch.PART:
+            return pa.concat_tables(pieces)
+        first = next(pieces)
+        return scratch.mapped((batch for piece in pieces for batch in piece.to_batches()), first.schema, place)
+
+
+def column_of(folder: Path, split: str, name: str) -> np.ndarray:
+    """Return a column of numbers of the prepared rows of one split (rows,).
+
+    Raises:
+        DataError: As `rows_of`.
+    """
+    return scratch.numbers(rows_of(folder, split, [name]).column(0))
+
+
+def split_batches(folder: Path, split: str, columns: Sequence[str], size: int) -> Iterator[pa.Table]:
+    """Yield the prepared rows of one split, in their order, `size` at a time.
+
+    Raises:
+        DataError: As `rows_of`.
+    """
+    with _rows_file(folder) as file:
+        pieces = _pieces_of(file, SPLITS.index(split), columns, None)
+        waiting = next(pieces)
+        for piece in pieces:
+            waiting = pa.concat_tables([waiting, piece])
+            while waiting.num_rows >= size:
+                yield waiting.slice(0, size)
+                waiting = waiting.slice(size)
+        if waiting.num_rows:
+            yield waiting
+
+
+def spread_rows(path: Path, columns: Sequence[str], most: int) -> pa.Table:
+    """Return at most `most` evenly spread rows of a Parquet file, read a batch at a time."""
+    with pq.ParquetFile(path, memory_map=True) as file:
+        step = max(1, -(-file.metadata.num_rows // most))
+        parts, start = [], 0
+        for batch in file.iter_batches(_BATCH_ROWS, columns=[*columns]):
+            parts.append(batch.take(pa.array(np.arange(-start % step, batch.num_rows, step))) if step > 1 else batch)
+            start += batch.num_rows
+        schema = pa.schema([file.schema_arrow.field(name) for name in columns])
+    return pa.Table.from_batches([part.select(schema.names) for part in parts], schema)
 
 
 def _pieces_of(
@@ -68,8 +113,7 @@ def units_of(folder: Path, split: str) -> np.ndarray | None:
     with _rows_file(folder) as file:
         if KEY_COLUMN not in file.schema_arrow.names:
             return None
-    units: np.ndarray = rows_of(folder, split, [KEY_COLUMN]).column(0).to_numpy()
-    return units
+    return column_of(folder, split, KEY_COLUMN)
 
 
 def row_batches(prepared: Path) -> Iterator[pa.Table]:

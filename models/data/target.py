@@ -115,7 +115,7 @@ def _skewness(values: np.ndarray) -> float:
     with np.errstate(over="ignore"):
         mean = values.mean()
         centred = scratch.computed(lambda part: part - mean, values)
-        spread = float(centred.std())
+        spread = scratch.deviation(centred)
         if not 0 < spread < np.inf:
             return 0.0
         return float(scratch.computed(lambda part: (part / spread) ** 3, centred).mean())

@@ -321,12 +321,15 @@ def _class_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:
 
 
 def _number_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:
-    values: np.ndarray = output_values(rows, target) if target.outputs else rows.column(target.name).to_numpy()
+    values: np.ndarray = output_values(rows, target) if target.outputs else scratch.numbers(rows.column(target.name))
     return values
 
 
 def _grade_values(rows: pa.Table, target: TargetEncoding) -> np.ndarray:
-    return np.stack([rows.column(target.name).to_numpy(), rows.column(KEY_COLUMN).to_numpy()], axis=1)
+    grades = scratch.empty((rows.num_rows, 2), np.float64)
+    for place, name in enumerate((target.name, KEY_COLUMN)):
+        grades[:, place] = scratch.numbers(rows.column(name))
+    return grades
 
 
 def _class_tensors(values: np.ndarray, target: TargetEncoding) -> Tensors:

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 
 from models import scratch
 from models.data.preparation import ROWS_FILE, SPLITS
-from models.data.prepared_rows import rows_of
+from models.data.prepared_rows import column_of
 from models.errors import DataError
 from models.inputs.types import as_float64
 from models.project_spec.reserved_columns import WEIGHT_COLUMN
@@ -60,5 +60,4 @@ def weights_of(prepared: Path, split: str) -> np.ndarray | None:
     """Return the weights of the rows of a split, float64 (rows,); None where the spec names no weights."""
     if WEIGHT_COLUMN not in pq.read_schema(prepared / ROWS_FILE).names:
         return None
-    weights: np.ndarray = rows_of(prepared, split, [WEIGHT_COLUMN]).column(0).to_numpy()
-    return weights
+    return column_of(prepared, split, WEIGHT_COLUMN)

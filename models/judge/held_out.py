@@ -9,9 +9,10 @@ from pathlib import Path
 
 import numpy as np
 
+from models import scratch
 from models.data import feeds, text
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
-from models.data.prepared_rows import rows_of, units_of
+from models.data.prepared_rows import column_of, units_of
 from models.data.weights import weights_of
 from models.data.window_reference import seasonal_lag
 from models.errors import DataError
@@ -169,8 +170,12 @@ def known_rows(prepared: Path, preparation: Preparation) -> Hashes:
     uint64 (row,), sorted; for more than a million rows the smallest, as a sample. Empty for a text. Of series: the rows
     of the targets, at all horizons.
     """
-    sides = [_TARGET_ROWS[preparation.kind](prepared, side, preparation).ravel() for side in ("train", "validation")]
-    return np.unique(np.concatenate(sides))[:MOST_KNOWN]
+    least: Hashes = np.zeros(0, np.uint64)
+    for side in ("train", "validation"):
+        hashes = _TARGET_ROWS[preparation.kind](prepared, side, preparation).ravel()
+        for part in scratch.parts(len(hashes)):
+            least = np.unique(np.concatenate([least, hashes[part]]))[:MOST_KNOWN]
+    return least
 
 
 def example_rows(prepared: Path, preparation: Preparation) -> Hashes:
@@ -193,7 +198,7 @@ def is_known(prepared: Path, hashes: Hashes) -> np.ndarray:
 
 def _rows_of_targets(prepared: Path, split: str, preparation: Preparation) -> Hashes:
     del preparation
-    return _column(prepared, split, IDENTITY_COLUMN)[:, None]
+    return column_of(prepared, split, IDENTITY_COLUMN)[:, None]
 
 
 def _steps_of_targets(prepared: Path, split: str, preparation: Preparation) -> Hashes:
@@ -219,11 +224,6 @@ _TARGET_ROWS: PerDataKind[Callable[[Path, str, Preparation], Hashes]] = {
 """The identities of the rows that hold the targets of each example of a split, (example, row); none of a text."""
 
 
-def _column(prepared: Path, split: str, name: str) -> np.ndarray:
-    values: np.ndarray = rows_of(prepared, split, [name]).column(0).to_numpy()
-    return values
-
-
 def with_clusters(evidence: Evidence, prepared: Path, preparation: Preparation, spec: Spec) -> Evidence:
     """Return the evidence with the clusters of test examples that depend on each other; the judge resamples clusters.
 
@@ -236,7 +236,7 @@ def with_clusters(evidence: Evidence, prepared: Path, preparation: Preparation, 
 
 def _clusters_of_series(evidence: Evidence, prepared: Path, preparation: Preparation, spec: Spec) -> Array:
     del spec
-    units = np.unique(_column(prepared, "test", KEY_COLUMN), return_inverse=True)[1]
+    units = np.unique(column_of(prepared, "test", KEY_COLUMN), return_inverse=True)[1]
     least = max(preparation.required_window.last_horizon, round((int(units.max()) + 1) ** (1 / 3)))
     return joined(evidence, units, least)
 
@@ -251,7 +251,7 @@ def _clusters_of_rows(evidence: Evidence, prepared: Path, preparation: Preparati
     del preparation
     by = spec.data.split.by
     if by in ("time", "position"):
-        times = _column(prepared, "test", KEY_COLUMN) if by == "time" else np.arange(len(evidence.target))
+        times = column_of(prepared, "test", KEY_COLUMN) if by == "time" else np.arange(len(evidence.target))
         return joined(evidence, time_units(times, spec.judge.unit), 1)
     groups = units_of(prepared, "test")
     return None if groups is None else np.unique(groups, return_inverse=True)[1]

@@ -13,9 +13,10 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from models import scratch
 from models.data.feeds import feeds, targets
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
-from models.data.prepared_rows import rows_of
+from models.data.prepared_rows import column_of
 from models.data.weights import weights_of
 from models.inference.predict import predict
 from models.inputs.record import CategoryRecord, Form, InputRecord
@@ -91,8 +92,7 @@ def reference_of(
 
 
 def _times_of_series(prepared: Path) -> NDArray[np.int64]:
-    times: NDArray[np.int64] = rows_of(prepared, "test", [KEY_COLUMN]).column(0).to_numpy()
-    return times
+    return column_of(prepared, "test", KEY_COLUMN)
 
 
 _TIMES: PerDataKind[Callable[[Path], NDArray[np.int64] | None]] = {
@@ -138,7 +138,7 @@ def _tally(rows: Rows, split: str, reference: Reference) -> PredictionCounts:
 
 def _numeric_bins(rows: Rows, part: InputRecord) -> Bins:
     values = (measured(table.column(0), part.measure) for table in rows("train", [part.name]))
-    return numeric_bins(part.name, np.concatenate([np.zeros(0), *values]), part.measure)
+    return numeric_bins(part.name, scratch.joined(values, np.float64), part.measure)
 
 
 def _category_bins(_: Rows, part: CategoryRecord) -> Bins:

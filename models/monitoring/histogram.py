@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 from pydantic import Field
 
+from models import scratch
 from models.frozen_model import FrozenModel
 from models.inputs.record import Measure
 from models.inputs.types import as_text
@@ -125,7 +126,7 @@ def numeric_bins(name: str, values: NDArray[np.float64], measure: Measure = "val
     Source: bins by quantiles of the reference, as in Yurdakul (2018), Statistical properties of the population
     stability index; with 256 bins less than .004 of KS (a whole bin's weight) is lost.
     """
-    present = values[~np.isnan(values)]
+    present = scratch.chosen(values, ~np.isnan(values))
     if not len(present):
         return NumericBins(name=name, of=measure, edges=[], low=0.0, high=0.0, spread=0.0)
     step = -(-len(present) // MOST_QUANTILE_VALUES)
@@ -139,7 +140,7 @@ def numeric_bins(name: str, values: NDArray[np.float64], measure: Measure = "val
         edges=edges.tolist(),
         low=float(present.min()),
         high=float(present.max()),
-        spread=float(present.std()),
+        spread=scratch.deviation(present),
     )
 
 

@@ -13,6 +13,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from models.errors import UsageError
+from models.kinds.data_kind import DATA_KINDS
 from models.project_spec.block import Batch, Nodes, OwnFunction, Reference, Seed, SpecBlock, Whole
 from models.project_spec.data import ORDERED
 from models.project_spec.data import Data as Data
@@ -93,6 +94,12 @@ class Train(SpecBlock):
         "Default: the loss that the goal's best prediction minimises.",
     )
     patience: Whole | None = Field(None, ge=1, description="Epochs without improvement before stopping early.")
+    rows: Whole | None = Field(
+        None,
+        ge=1,
+        description="Most training rows of a table, or pictures, that a model learns from: a sample drawn by seed, of "
+        "a ranking one of groups. Validation and test rows all count. Default: all.",
+    )
     refit: bool = Field(True, description="Fit chosen trees or linear models again, on validation rows too; no nets.")
     augment: Augment = Field(default_factory=Augment)
     ema: float | None = Field(
@@ -322,6 +329,11 @@ class Spec(SpecBlock):
     def _methods_fit_the_model(self) -> Spec:
         methods = self.train.methods
         self.train.augment.check_kind(self.data.kind, self.search.space)
+        if self.train.rows is not None and not DATA_KINDS[self.data.kind].rows_apart:
+            raise ValueError(
+                f"train.rows samples rows that stand for themselves, but data.kind is {self.data.kind}: drop it, or "
+                "say `data.newest`"
+            )
         if self.data.window is not None:
             self.data.window.check_plan(self.train.parallel)
         if self.retrain.rows and (self.data.split.by not in ("time", "position") or self.data.kind == "text"):

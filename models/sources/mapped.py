@@ -7,6 +7,7 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from models import scratch
 from models.scratch import ROW_GROUP, mapped
 from models.sources.read import UNREADABLE, read_table
 
@@ -36,3 +37,14 @@ def mapped_table(path: Path, large: int = LARGE_CELLS, folder: Path | None = Non
     except UNREADABLE:
         pass  # the reader below says what is wrong with it
     return read_table(path)
+
+
+def columns_in_place(path: Path, columns: list[str]) -> pa.Table:
+    """Return some columns of a whole Parquet file, mapped where large arrays may lie on the disk."""
+    place = scratch.place()
+    if place is None:
+        return read_table(path, columns)
+    with pq.ParquetFile(path, pre_buffer=False) as file:
+        schema = pa.schema([file.schema_arrow.field(name) for name in columns])
+        batches = (batch.select(schema.names) for batch in file.iter_batches(ROW_GROUP, columns=schema.names))
+        return mapped(batches, schema, place)

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 
 from models.data.preparation import ROWS_FILE, SPLITS, Preparation
+from models.data.prepared_rows import spread_rows
 from models.data.target_encoding import TargetEncoding
 from models.data.target_forms import class_indices
 from models.inputs.record import Form, InputRecord
@@ -113,12 +114,12 @@ def profile_of(raw: Path, prepared: Path, data: Data) -> DataProfile:
     targets = [name for name in preparation.target.columns if name in stored]
     names = list(dict.fromkeys([*targets, *inputs, *schema.names]))
     read = [name for name in names[:MOST_COLUMNS] if name in {*targets, *inputs} - _pictures(path)]
-    rows = _spread(path, [*read, *(name for name in (SPLIT_COLUMN, WEIGHT_COLUMN) if name in stored)])
+    rows = spread_rows(path, [*read, *(name for name in (SPLIT_COLUMN, WEIGHT_COLUMN) if name in stored)], MOST_ROWS)
     groups = _groups(rows, preparation.target)
     counts = {name: _counted(rows.column(name), inputs[name].form if name in inputs else None, groups) for name in read}
     for name in names[:MOST_COLUMNS]:
         if name not in read and name not in inputs:
-            column = _spread(raw, [name]).column(0)
+            column = spread_rows(raw, [name], MOST_ROWS).column(0)
             counts[name] = _counted(column, None, Groups.none(len(column)))
     scores = column_scores(rows, _only(preparation, read), FEWEST_SCORED)
     columns = []
@@ -181,18 +182,6 @@ def _role(name: str, part: InputRecord | None, data: Data, left_out: Mapping[str
     reason = OF_TEXTS.get(part.form, REASONS[part.form]) if dtype == "string" else REASONS[part.form]
     reason = "data.features.kinds names it" if name in data.features.kinds else reason
     return {"role": "target and input" if is_target else "input", "kind": part.kind, "reason": reason}
-
-
-def _spread(path: Path, columns: Sequence[str]) -> pa.Table:
-    """Return at most `MOST_ROWS` evenly spread rows of a Parquet file, read a batch at a time."""
-    with pq.ParquetFile(path, memory_map=True) as file:
-        step = max(1, -(-file.metadata.num_rows // MOST_ROWS))
-        parts, start = [], 0
-        for batch in file.iter_batches(BATCH_ROWS, columns=[*columns]):
-            parts.append(batch.take(pa.array(np.arange(-start % step, batch.num_rows, step))) if step > 1 else batch)
-            start += batch.num_rows
-        schema = pa.schema([file.schema_arrow.field(name) for name in columns])
-    return pa.Table.from_batches([part.select(schema.names) for part in parts], schema)
 
 
 def _groups(rows: pa.Table, target: TargetEncoding) -> Groups:

@@ -15,6 +15,7 @@ from models.pipeline.records import StepRecord, digest_of
 from models.pipeline.steps import BY_NAME
 from models.project_spec import own_reads
 from models.project_spec.blocks import Spec
+from tasks.host import memory
 from tasks.host.leases import Lease
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.history import save_step
@@ -116,8 +117,12 @@ class Loop:
         began, spent = time.perf_counter(), cpu_seconds() if name in TRAINING_STEPS else 0.0
         seen = self.step_cache.work(name, key) / own_reads.file_name("loop")
         try:
-            with storing(self.state), own_reads.saving(seen):  # a full disk raises StoreError wherever a step meets it
-                outcome = act(self.step_cache.inputs(step, self.done, parts), self.work(name, key))
+            from models import scratch  # Arrow, which a loop without a step to run does not import
+
+            folder = self.work(name, key)
+            # A full disk raises StoreError wherever a step meets it. Large arrays of every step lie beside its files.
+            with storing(self.state), own_reads.saving(seen), scratch.arrays_in(folder):
+                outcome = act(self.step_cache.inputs(step, self.done, parts), folder)
         except BaseException as error:
             if name in TRAINING_STEPS:
                 self.lost_device_s += max(0.0, cpu_seconds() - spent)
@@ -142,6 +147,20 @@ class Loop:
         self.ran.append(name)
         self.report.step(name, "ok", f"{seconds:.1f} s")
         return self.done[name], False
+
+    def make_room(self, table: Path) -> None:
+        """Return freed memory before a step that reads a table; of a large one also that of the idle fork server.
+
+        The fork server, which takes a third of a gigabyte, starts again where it is needed.
+        """
+        import pyarrow.parquet as pq
+
+        from models.sources.mapped import LARGE_CELLS
+
+        memory.release()
+        metadata = pq.read_metadata(table)
+        if metadata.num_rows * metadata.num_columns >= LARGE_CELLS:
+            self.rank_pool.close()
 
     def _begin(self, name: str) -> None:
         """Record and report that a step begins."""

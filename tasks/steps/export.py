@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from models.data.preparation import Preparation
+from models.data.preparation import ROWS_FILE, Preparation
 from models.errors import StoreError
 from models.files import read_json, sha256, write_text
 from models.inference.names import FP32, UNCHANGED_FILE
@@ -56,6 +56,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
         )
         if "samples" in exported:
             _keep_samples(loop.outbox, folder, exported["samples"])
+        loop.make_room(prepared.file(ROWS_FILE))
         exported |= _optimised(loop, prepared.folder, folder, exported["knows_validation"])
         loop.outbox.metrics(LOOP_RUN, {"parity": exported["parity"], "size_bytes": exported["size_bytes"]})
         reference = _reference(prepared.folder, folder)

@@ -49,6 +49,7 @@ def judge(loop: Loop) -> tuple[StepRecord, bool]:
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
         rival = inputs.external("champion")
+        loop.make_room(inputs["prepare"].file(ROWS_FILE))
         whole, is_known = _evidence(loop, inputs, rival)
         evidence, num_known = _without_known(loop.report, whole, is_known)
         verdict = _verdict(loop.spec, loop.project, evidence).model_copy(update={"num_known": num_known})
@@ -124,13 +125,18 @@ def reasons_to_wait(rival: Rival, prepared: Path, preparation: Preparation, equa
     The rows are read again for the columns that alone predict the target: validation's own result would judge the model
     anew when only an expectation changed.
     """
-    from models.sources.mapped import mapped_table
-    from models.validation.single_predictors import single_predictors
+    import pyarrow.parquet as pq
+
+    from models.data.prepared_rows import spread_rows
+    from models.validation.single_predictors import MOST_ROWS, single_predictors
 
     if rival.is_let_through:
         return {}
-    predictors = {} if rival.identity else single_predictors(mapped_table(prepared / ROWS_FILE), preparation)
-    return {"copies": equal.copies if equal else 0.0, "single_predictors": predictors}
+    if rival.identity:
+        return {"copies": equal.copies if equal else 0.0, "single_predictors": {}}
+    path = prepared / ROWS_FILE
+    rows = spread_rows(path, pq.read_schema(path).names, MOST_ROWS)
+    return {"copies": equal.copies if equal else 0.0, "single_predictors": single_predictors(rows, preparation)}
 
 
 def _write_known_rows(inputs: Inputs, folder: Path) -> Path:

@@ -17,7 +17,6 @@ from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
 from models.training.costs.whole_tables import check_raw
 from models.validation.unseen_categories import unseen_categories
-from tasks.host import memory
 from tasks.loop.loop import Inputs, Loop, StepResult
 
 
@@ -32,8 +31,8 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
     """
 
     def act(inputs: Inputs, _: Path) -> StepResult:
-        memory.release()  # memory of the validation just done: together with this step it would be the loop's peak
         project = loop.project
+        loop.make_room(inputs["ingest"].file("raw.parquet"))  # else the validation just done would be in the peak
         check_raw(loop.spec, inputs["ingest"].file("raw.parquet"))
         rule = inputs.external("equal_rows")
         spec = with_equal_rows(loop.spec, rule)

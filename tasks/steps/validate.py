@@ -10,8 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from models import scratch
-from models.data.preparation import Preparation
+from models.data.preparation import ROWS_FILE, Preparation
 from models.errors import DataError, GateRefused, StoreError, first_of
 from models.feedback.columns import FEEDBACK_FILE
 from models.files import write_json, write_text
@@ -47,12 +46,12 @@ def validate_raw(loop: Loop) -> tuple[StepRecord, bool]:
     """
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
-
+        raw = inputs["ingest"].file("raw.parquet")
+        loop.make_room(raw)
         # Labelled predictions were checked row by row at ingest: rows from callers must not stop the training.
-        with scratch.arrays_in(folder):
-            table = mapped_table(inputs["ingest"].file("raw.parquet"))
-            source = table.slice(0, table.num_rows - len(_labelled(inputs)))
-            return _validate(loop, folder, "raw", source, raw_checks(loop.spec.data))
+        table = mapped_table(raw)
+        source = table.slice(0, table.num_rows - len(_labelled(inputs)))
+        return _validate(loop, folder, "raw", source, raw_checks(loop.spec.data))
 
     return loop.carry_out("validate-raw", act)
 
@@ -68,18 +67,18 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
     """
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
-        with scratch.arrays_in(folder):
-            return _act(loop, inputs, folder)
+        return _act(loop, inputs, folder)
 
     return loop.carry_out("validate-prepared", act)
 
 
 def _act(loop: Loop, inputs: Inputs, folder: Path) -> StepResult:
     prepared = inputs["prepare"]
+    loop.make_room(prepared.file(ROWS_FILE))
     preparation = Preparation.load(prepared.folder)
     seasonal = loop.spec.monitor.seasonal
     checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop.report, inputs), seasonal)
-    rows, spared = mapped_table(prepared.file("rows.parquet")), None
+    rows, spared = mapped_table(prepared.file(ROWS_FILE)), None
     labelled = pc.is_in(rows.column(ROW_COLUMN), value_set=pa.array(_labelled(inputs))).to_numpy()
     if labelled.any():
         spared = labelled

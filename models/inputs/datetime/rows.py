@@ -37,7 +37,7 @@ def fit_datetime(name: str, seconds: np.ndarray, split_times: np.ndarray | None 
         and low < high
         and _rank_correlation(values, scratch.chosen(split_times, is_present)) > MOST_CORRELATED
     )
-    scale = float(values.std()) if len(values) else 0.0
+    scale = scratch.deviation(values) if len(values) else 0.0
     return DatetimeInput(
         name=name,
         cycles=[cycle for cycle in CYCLE_S if _turns(values, cycle)],

@@ -84,7 +84,7 @@ def _bounds(present: np.ndarray) -> tuple[float, float] | tuple[None, None]:
     """Return the ends of a column's values; of a mostly constant one its deviation is the range."""
     with np.errstate(over="ignore", invalid="ignore"):
         low_end, middle, high_end = np.percentile(present, [_MOST_ROWS[0], 50, _MOST_ROWS[1]])
-        reach = MOST_SPREADS * ((high_end - low_end) or present.std() or abs(middle) or 1.0)
+        reach = MOST_SPREADS * ((high_end - low_end) or scratch.deviation(present) or abs(middle) or 1.0)
         low, high = float(middle - reach), float(middle + reach)
     return (low, high) if np.isfinite(reach) else (None, None)
 
@@ -97,13 +97,13 @@ def _fill(values: np.ndarray, impute: str) -> float:
 
 def _shift_and_scale(values: np.ndarray, normalise: str) -> tuple[float, float]:
     if normalise == "standard":
-        return float(values.mean()), float(values.std())
+        return float(values.mean()), scratch.deviation(values)
     if normalise == "robust":
         lowest, low, middle, high, highest = np.percentile(values, [5, 25, 50, 75, 95])
         reach = max(values.max() - middle, middle - values.min())
         # Of a mostly constant column the quartiles are equal: then the range of nine tenths, or the deviation, scales.
         ranges = [extent for extent in (high - low, highest - lowest) if extent > 0 and reach <= MOST_SPREADS * extent]
-        return float(middle), float(ranges[0] if ranges else values.std())
+        return float(middle), float(ranges[0] if ranges else scratch.deviation(values))
     if normalise == "minmax":
         return float(values.min()), float(values.max() - values.min())
     return 0.0, 1.0

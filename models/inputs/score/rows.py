@@ -29,7 +29,7 @@ def fit_score(name: str, values: np.ndarray) -> ScoreInput | None:
     present = scratch.chosen(values, ~np.isnan(values))
     low, high = np.percentile(present, [25, 75])
     with np.errstate(over="ignore", invalid="ignore"):
-        if not high > low or not present.std() > HEAVY * (high - low) / _QUARTILES_APART:
+        if not high > low or not scratch.deviation(present) > HEAVY * (high - low) / _QUARTILES_APART:
             return None
     ranks = (np.arange(NUM_KNOTS) + 0.5) / NUM_KNOTS
     knots, places, counts = np.unique(np.quantile(present, ranks), return_inverse=True, return_counts=True)

@@ -17,9 +17,9 @@ from models.kinds.data_kind import DATA_KINDS
 from models.kinds.task import TASKS, TargetType
 from models.metrics.ranking import groups_of, has_order
 from models.nets.catalogue import reads_words, row_of
-from models.project_spec.blocks import Kind, Model
+from models.project_spec.blocks import Model
 from models.training.batches.example_set import EXAMPLES, VALUE, ExampleSet, Inputs
-from models.training.batches.selection import FIRST_KEY, KEY, fold_of, is_chosen, recent_of
+from models.training.batches.selection import FIRST_KEY, KEY, fold_of, is_chosen, learnt_rows, recent_of, sampled_rows
 from models.training.batches.stream import Shards, Stream
 from models.training.job import TrainingJob
 
@@ -38,7 +38,7 @@ def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSe
         DataError: A tensor file cannot be read, or a split is empty.
     """
     if job.refit is not None:
-        train = _examples(job.model, preparation, _joined(job.tensors, preparation.kind), None)
+        train = _examples(job.model, preparation, _joined(job, preparation), None)
         validation = _opened(job, preparation, "validation")
     elif job.fold is None:
         train = _opened(job, preparation, "train")
@@ -56,10 +56,12 @@ def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSe
     """Open a split: streamed if it is larger than `train.memory_mb` and its rows do not overlap, else mapped whole."""
     path, limit = job.tensors[split], job.train.memory_mb << 20
     is_large = path.exists() and path.stat().st_size > limit
-    is_part = split == "train" and (job.sample < 1 or is_chosen(job))
+    is_part = split == "train" and (job.sample < 1 or job.train.rows is not None or is_chosen(job))
     if not is_large or is_part or not DATA_KINDS[preparation.kind].rows_apart or not row_of(job.model.net).by_descent:
-        tensors = _mapped(path)
-        return _examples(job.model, preparation, tensors, recent_of(tensors, None, job) if split == "train" else None)
+        if split != "train":
+            return _examples(job.model, preparation, _mapped(path), None)
+        tensors = _learnt(job, preparation)
+        return _examples(job.model, preparation, tensors, recent_of(tensors, None, job))
     locations = places(path)
     row_bytes = sum(place.row_bytes for place in locations.values())
     smallest_shard = max(job.train.batch + job.train.batch // 8, LARGEST_PASS)
@@ -97,7 +99,7 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     """Return a fold's two sides; in the order of time, a block is judged after training on all before it."""
     assert job.fold is not None
     index, num_folds = job.fold
-    joined = _joined(job.tensors, preparation.kind)
+    joined = _joined(job, preparation)
     kind = EXAMPLES[preparation.kind]
     rolls = job.rolls(preparation.kind)
     key = joined.get(KEY)
@@ -118,10 +120,17 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     return _examples(job.model, preparation, joined, recent), _examples(job.model, preparation, joined, validation)
 
 
-def _joined(tensors: dict[str, Path], kind: Kind) -> Inputs:
+def _learnt(job: TrainingJob, preparation: Preparation) -> Inputs:
+    """Return the tensors of the training examples that `train.rows` leaves; a sample is a copy."""
+    tensors = _mapped(job.tensors["train"])
+    groups = tensors[VALUE][:, 1] if TASKS[preparation.task].is_grouped else None
+    rows = learnt_rows(job.train, len(tensors[EXAMPLES[preparation.kind].TARGET]), groups)
+    return tensors if rows is None else {name: tensor.index_select(0, rows) for name, tensor in tensors.items()}
+
+
+def _joined(job: TrainingJob, preparation: Preparation) -> Inputs:
     """Return the tensors of the training examples, followed by those of the validation examples. Cost: a copy."""
-    sides = [_mapped(tensors[name]) for name in ("train", "validation")]
-    return EXAMPLES[kind].joined(*sides)
+    return EXAMPLES[preparation.kind].joined(_learnt(job, preparation), _mapped(job.tensors["validation"]))
 
 
 def _ordered(value: torch.Tensor, num_folds: int) -> torch.Tensor:
@@ -205,15 +214,17 @@ def _sampled(train: ExampleSet, job: TrainingJob, has_groups: bool) -> ExampleSe
     if job.sample >= 1:
         return train
     generator = torch.Generator().manual_seed(seed_of("sample", job.train.seed))
-    units, strata = torch.arange(len(train)), [torch.arange(len(train))]
     if has_groups:
         values = train.values()
         ordered, groups = has_order(values), groups_of(values)
         parts = [np.unique(groups[ordered]), np.unique(groups[~ordered])]
-        units, strata = torch.from_numpy(groups), [torch.from_numpy(part) for part in parts if len(part)]
-    chosen = [
-        part[torch.randperm(len(part), generator=generator)[: max(1, round(job.sample * len(part)))]] for part in strata
-    ]
-    some = torch.nonzero(torch.isin(units, torch.cat(chosen))).flatten()
+        chosen = [
+            torch.from_numpy(part)[sampled_rows(len(part), max(1, round(job.sample * len(part))), generator)]
+            for part in parts
+            if len(part)
+        ]
+        some = torch.nonzero(torch.isin(torch.from_numpy(groups), torch.cat(chosen))).flatten()
+    else:
+        some = sampled_rows(len(train), max(1, round(job.sample * len(train))), generator)
     keep = some if train.keep is None else train.keep[some]
     return replace(train, keep=keep)

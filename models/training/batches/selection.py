@@ -6,7 +6,9 @@ import heapq
 
 import torch
 
+from models import scratch
 from models.distributed.order import seed_of
+from models.project_spec.blocks import Train
 from models.training.job import TrainingJob
 
 Tensors = dict[str, torch.Tensor]
@@ -21,6 +23,34 @@ def is_chosen(job: TrainingJob) -> bool:
     """Return whether training uses only some of its rows, or additional rows, so that the file cannot be streamed."""
     extra = job.stage == "pretrain" and "unlabelled" in job.tensors
     return extra or bool(job.pseudo) or (job.train.recent is not None and job.stage != "pretrain")
+
+
+def sampled_rows(num: int, most: int, generator: torch.Generator) -> torch.Tensor:
+    """Return the positions of `most` of so many rows, int64, ascending: as many of each million, by chance."""
+    some = []
+    for part in scratch.parts(num):
+        drawn = torch.randperm(part.stop - part.start, generator=generator)
+        count = most * part.stop // num - most * part.start // num
+        some.append(drawn[:count].sort().values + part.start)
+    return torch.cat(some)
+
+
+def learnt_rows(train: Train, num: int, groups: torch.Tensor | None = None) -> torch.Tensor | None:
+    """Return the positions of the training rows that `train.rows` leaves, int64, ascending; None if it leaves all.
+
+    Args:
+        train: The settings.
+        num: Number of training rows.
+        groups: Of a ranking the group of each row (row,), none of which is divided.
+    """
+    if train.rows is None or num <= train.rows:
+        return None
+    generator = torch.Generator().manual_seed(seed_of("rows", train.seed))
+    if groups is None:
+        return sampled_rows(num, train.rows, generator)
+    different, places = torch.unique(groups, return_inverse=True)
+    chosen = sampled_rows(len(different), max(1, len(different) * train.rows // num), generator)
+    return torch.nonzero(torch.isin(places, chosen)).flatten()
 
 
 def fold_of(

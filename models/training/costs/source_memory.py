@@ -14,7 +14,7 @@ from models.project_spec.blocks import Image, Spec
 from models.sources.delimiter import PARQUET, TEXT, WORKBOOKS
 from models.sources.schemes import scheme_of
 from models.sources.source import Source
-from models.training.costs.table_memory import FITS, LEAST_CELLS, FitSize
+from models.training.costs.table_memory import FITS, LEAST_CELLS, FitSize, fitted_rows
 from models.training.costs.whole_tables import check_whole_table
 
 _LEAST_BYTES = 1 << 20
@@ -69,7 +69,9 @@ def check_source(spec: Spec, base: Path) -> None:
         return  # ingest says what is wrong with the file
     rows -= sum(_nulls(files, name) for name in spec.data.targets)
     numbers = len(columns.of("numeric"))
-    size = FitSize(round(rows * (1 - spec.data.split.test)), numbers, [1] * (len(columns.inputs) - numbers))
+    split = spec.data.split
+    fitted = fitted_rows(spec, round(rows * (1 - split.test - split.validation)), round(rows * split.validation))
+    size = FitSize(fitted, numbers, [1] * (len(columns.inputs) - numbers))
     FITS[spec.data.kind](spec, size, base)
 
 

@@ -75,10 +75,15 @@ def check_prepared(spec: Spec, preparation: Preparation, base: Path) -> None:
     Raises:
         UsageError: Says what is needed, what there is, and what would fit.
     """
-    rows = preparation.rows["train"] + preparation.rows.get("validation", 0)
+    rows = fitted_rows(spec, preparation.rows["train"], preparation.rows.get("validation", 0))
     size = FitSize(rows, preparation.num_numeric, preparation.cardinalities, preparation.num_outputs)
     if rows * (size.numbers + len(size.categories)) >= LEAST_CELLS // 16:  # one-hot categories are many columns
         FITS[preparation.kind](spec, size, base)
+
+
+def fitted_rows(spec: Spec, train: int, validation: int) -> int:
+    """Return the training and validation rows that a fit holds: of the first `train.rows`, if the spec says so."""
+    return min(train, spec.train.rows or train) + validation
 
 
 def _accept(*_: object) -> None:
@@ -105,8 +110,9 @@ def check_fits(spec: Spec, size: FitSize, base: Path) -> None:
     raise UsageError(
         f"{key}: {net} needs about {too_large[net] / 1e9:,.3g} GB for {size.rows:,} training and validation rows of "
         f"{size.numbers + len(size.categories)} inputs, but of this machine's {memory / 1e9:,.3g} GB of memory "
-        f"{left / 1e9:,.3g} GB are left for it: take a sample of about {int(size.rows * left / too_large[net]):,} of "
-        f"these rows in the source, fewer columns (data.features.drop), or {key}: {others}, which needs less"
+        f"{left / 1e9:,.3g} GB are left for it: let it learn from fewer rows (train.rows), about "
+        f"{int(size.rows * left / too_large[net]):,} together with those of validation (data.split.validation), take "
+        f"fewer columns (data.features.drop), or {key}: {others}, which needs less"
     )
 
 

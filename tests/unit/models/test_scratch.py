@@ -14,9 +14,18 @@ def test_large_arrays_and_columns_are_themselves_and_keep_no_file_open(tmp_path,
     with arrays_in(tmp_path, large=1):
         numbers = [pa.array(scratch.filled(9, np.float64, lambda part: part.start)) for _ in range(20)]
         columns = [scratch.by_parts(texts, lambda part: part.drop_null()) for _ in range(20)]
+        blocks = [scratch.joined((np.arange(n) for n in sizes), np.int64) for sizes in ([], [2], [3, 0, 2])]
         ordered = scratch.unique(np.array([5, 1, 5, 2, 1, 9, 9]))
     assert len([*Path("/dev/fd").iterdir()]) == before
     assert not [*tmp_path.iterdir()]
     assert all(column.to_pylist() == [0, 0, 0, 0, 4, 4, 4, 4, 8] for column in numbers)
     assert all(column.to_pylist() == texts.drop_null().to_pylist() for column in columns)
+    assert [block.tolist() for block in blocks] == [[], [0, 1], [0, 1, 2, 0, 1]]
     assert ordered.tolist() == [1, 2, 5, 9]
+
+
+def test_the_deviation_has_the_bits_of_numpy(monkeypatch):
+    numbers = np.random.default_rng(0).normal(1e3, 7, 5_001)
+    monkeypatch.setattr("models.scratch.PART", 300)
+    assert scratch.deviation(numbers) == numbers.std()
+    assert np.isnan(scratch.deviation(np.r_[numbers, np.nan]))

@@ -5,7 +5,10 @@ from safetensors.torch import load_file, save_file
 
 from models.data.preparation import Preparation
 from models.errors import DataError, TrainingError
+from models.project_spec.blocks import Train
 from models.training.batches.examples import open_examples
+from models.training.batches.selection import learnt_rows
+from models.training.job import RefitSettings
 
 
 def opened(job):
@@ -103,6 +106,32 @@ def test_a_sample_is_the_same_every_time(make_job):
     job = make_job("table", job={"sample": 0.25})
     assert len(opened(job)[0]) == 50
     assert torch.equal(opened(job)[0].keep, opened(job)[0].keep)
+
+
+@pytest.mark.parametrize("part", [64, 1 << 20])
+def test_a_model_learns_from_so_many_rows_and_its_refit_from_the_same(make_job, monkeypatch, part):
+    monkeypatch.setattr("models.scratch.PART", part)
+    job = make_job("table", rows=90)
+    whole = load_file(job.tensors["train"])["numeric"]
+    train, validation = opened(job)
+    assert (len(train), len(validation)) == (90, 50)
+    rows = train.tensors["numeric"]
+    places = [int((whole == row).all(dim=1).nonzero()[0, 0]) for row in rows]
+    assert places == sorted({*places})
+    again = opened(job.model_copy(update={"refit": RefitSettings()}))[0].tensors["numeric"]
+    assert torch.equal(again, torch.cat([rows, validation.tensors["numeric"]]))
+    assert len(opened(job.model_copy(update={"sample": 0.5}))[0]) == 45
+    train, validation = opened(job.model_copy(update={"fold": (0, 2)}))
+    assert len(train) + len(validation) == 140
+    assert len(opened(make_job("table", rows=200))[0]) == 200
+
+
+def test_the_groups_of_a_ranking_are_sampled_whole():
+    groups = torch.arange(60) // 6
+    rows = learnt_rows(Train(rows=30), 60, groups)
+    assert rows is not None
+    assert torch.bincount(groups[rows]).unique().tolist() == [0, 6]
+    assert len(rows) == 30
 
 
 def test_a_broken_file_says_which(make_job):

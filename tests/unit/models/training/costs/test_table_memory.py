@@ -6,9 +6,9 @@ from typing import Any
 import pytest
 
 from models.errors import UsageError
-from models.project_spec.blocks import Spec
+from models.project_spec.blocks import Spec, Train
 from models.training.costs import table_memory
-from models.training.costs.table_memory import FitSize, check_fits, fit_bytes
+from models.training.costs.table_memory import FitSize, check_fits, fit_bytes, fitted_rows
 
 GIGABYTE = 1e9
 LARGE = FitSize(rows=40_000_000, numbers=16, categories=[10] * 4)
@@ -57,9 +57,16 @@ def test_the_families_that_fit_are_named() -> None:
 
 @pytest.mark.usefixtures("four_gigabytes")
 def test_the_sample_that_is_named_fits() -> None:
-    with pytest.raises(UsageError, match="a sample of about") as refused:
+    with pytest.raises(UsageError, match=r"fewer rows \(train\.rows\), about") as refused:
         check_fits(spec_of("trees"), LARGE, Path())
-    rows = int(str(refused.value).partition("a sample of about ")[2].partition(" ")[0].replace(",", ""))
+    rows = int(str(refused.value).partition("(train.rows), about ")[2].partition(" ")[0].replace(",", ""))
     check_fits(spec_of("trees"), LARGE._replace(rows=rows), Path())
     with pytest.raises(UsageError):
         check_fits(spec_of("trees"), LARGE._replace(rows=rows + rows // 100), Path())
+
+
+def test_a_fit_holds_the_rows_that_it_learns_from_and_those_of_validation() -> None:
+    spec = spec_of("trees").model_copy(update={"train": Train(rows=500)})
+    assert fitted_rows(spec, 4000, 300) == 800
+    assert fitted_rows(spec_of("trees"), 4000, 300) == 4300
+    assert fitted_rows(spec, 400, 300) == 700
