@@ -168,6 +168,18 @@ class Train(SpecBlock):
         2, ge=2, description="Number of checkpoints that are stored. A damaged one is skipped for the next older one."
     )
 
+    def check_rows(self, kind: Kind, *, rows_apart: bool) -> None:
+        """Refuse a sample of rows that do not stand for themselves.
+
+        Raises:
+            ValueError: Names the kind of the data.
+        """
+        if self.rows is not None and not rows_apart:
+            raise ValueError(
+                f"train.rows samples rows that stand for themselves, but data.kind is {kind}: drop it, or say "
+                "`data.newest`"
+            )
+
     @property
     def methods(self) -> list[str]:
         """The names of the set keys that only apply to nets trained by gradient descent."""
@@ -329,11 +341,7 @@ class Spec(SpecBlock):
     def _methods_fit_the_model(self) -> Spec:
         methods = self.train.methods
         self.train.augment.check_kind(self.data.kind, self.search.space)
-        if self.train.rows is not None and not DATA_KINDS[self.data.kind].rows_apart:
-            raise ValueError(
-                f"train.rows samples rows that stand for themselves, but data.kind is {self.data.kind}: drop it, or "
-                "say `data.newest`"
-            )
+        self.train.check_rows(self.data.kind, rows_apart=DATA_KINDS[self.data.kind].rows_apart)
         if self.data.window is not None:
             self.data.window.check_plan(self.train.parallel)
         if self.retrain.rows and (self.data.split.by not in ("time", "position") or self.data.kind == "text"):

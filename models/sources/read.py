@@ -36,6 +36,8 @@ from models.sources.whole_numbers import with_unsigned, with_whole_ids
 GROUP_BYTES = 256 << 20
 _REPEATS = 4
 """Rows for each different value from which on a dictionary pays."""
+_OF_BYTES = (pa.float64(), pa.float32(), pa.int64(), pa.uint64(), pa.int32(), pa.uint32())
+"""The types whose bytes are sorted by significance."""
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """The errors of pyarrow on a Parquet file that is damaged, or is none."""
 _WHOLE_OR_COMMA = r"^\s*[-+]?[0-9]+(,[0-9]+)?\s*$"
@@ -98,9 +100,12 @@ def parquet_options(table: pa.Table) -> dict[str, Any]:
     """Return the options of a Parquet file: compressed, with dictionaries of columns whose values repeat in its groups.
 
     A dictionary of other values, such as measurements, is a copy of them: a quarter of the file, and half the time.
+    Their bytes are sorted by significance, which compresses better: numbers in order take nearly nothing.
     """
     first = table.slice(0, ROW_GROUP)
-    return {"compression": "zstd", "use_dictionary": [name for name in first.column_names if _repeats(first[name])]}
+    repeated = [name for name in first.column_names if _repeats(first[name])]
+    others = [field.name for field in table.schema if field.name not in repeated and field.type in _OF_BYTES]
+    return {"compression": "zstd", "use_dictionary": repeated, "use_byte_stream_split": others}
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:

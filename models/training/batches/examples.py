@@ -123,8 +123,8 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
 def _learnt(job: TrainingJob, preparation: Preparation) -> Inputs:
     """Return the tensors of the training examples that `train.rows` leaves; a sample is a copy."""
     tensors = _mapped(job.tensors["train"])
-    groups = tensors[VALUE][:, 1] if TASKS[preparation.task].is_grouped else None
-    rows = learnt_rows(job.train, len(tensors[EXAMPLES[preparation.kind].TARGET]), groups)
+    num, has_groups = len(tensors[EXAMPLES[preparation.kind].TARGET]), TASKS[preparation.task].is_grouped
+    rows = learnt_rows(job.train, num, tensors[VALUE][:, 1] if has_groups else None)
     return tensors if rows is None else {name: tensor.index_select(0, rows) for name, tensor in tensors.items()}
 
 
