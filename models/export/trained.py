@@ -89,23 +89,17 @@ def units_of(job: TrainingJob, kind: Kind, splits: Sequence[str]) -> Units | Non
 
     None if each example is a unit of its own.
     """
-    from models.training.batches.selection import KEY
+    from models.training.batches.selection import KEY, learnt_rows
 
     in_order = job.rolls(kind)
-    keys = {split: _column(job.tensors[split], KEY) for split in splits}
-    stored = [_learnt(job, split, key) for split, key in keys.items() if key is not None]
+    keys = {split: key for split in splits if (key := _column(job.tensors[split], KEY)) is not None}
+    most = {"train": job.train.rows}
+    rows = {split: learnt_rows(most.get(split), job.train.seed, len(key)) for split, key in keys.items()}
+    stored = [key if (chosen := rows[split]) is None else key[chosen.numpy()] for split, key in keys.items()]
     key = np.concatenate(stored) if stored else np.arange(num_validation_examples(job.tensors))
     if in_order:
         return Units(time_units(key), in_order=True)
     return Units(key) if stored else None
-
-
-def _learnt(job: TrainingJob, split: str, key: np.ndarray) -> np.ndarray:
-    """Return the keys of the rows that a job learns from."""
-    from models.training.batches.selection import learnt_rows
-
-    rows = learnt_rows(job.train, len(key)) if split == "train" else None
-    return key if rows is None else key[rows.numpy()]
 
 
 def _column(tensors: Path, name: str) -> np.ndarray | None:

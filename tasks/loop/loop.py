@@ -117,12 +117,8 @@ class Loop:
         began, spent = time.perf_counter(), cpu_seconds() if name in TRAINING_STEPS else 0.0
         seen = self.step_cache.work(name, key) / own_reads.file_name("loop")
         try:
-            from models import scratch  # Arrow, which a loop without a step to run does not import
-
-            folder = self.work(name, key)
-            # A full disk raises StoreError wherever a step meets it. Large arrays of every step lie beside its files.
-            with storing(self.state), own_reads.saving(seen), scratch.arrays_in(folder):
-                outcome = act(self.step_cache.inputs(step, self.done, parts), folder)
+            with storing(self.state), own_reads.saving(seen):  # a full disk raises StoreError wherever a step meets it
+                outcome = self._act(act, self.step_cache.inputs(step, self.done, parts), self.work(name, key))
         except BaseException as error:
             if name in TRAINING_STEPS:
                 self.lost_device_s += max(0.0, cpu_seconds() - spent)
@@ -147,6 +143,13 @@ class Loop:
         self.ran.append(name)
         self.report.step(name, "ok", f"{seconds:.1f} s")
         return self.done[name], False
+
+    def _act(self, act: Callable[[Inputs, Path], StepResult], inputs: Inputs, folder: Path) -> StepResult:
+        """Carry out a step; its large arrays lie beside its files."""
+        from models import scratch  # Arrow, which a loop without a step to run does not import
+
+        with scratch.arrays_in(folder):
+            return act(inputs, folder)
 
     def make_room(self, table: Path) -> None:
         """Return freed memory before a step that reads a table; of a large one also that of the idle fork server.

@@ -124,7 +124,7 @@ def _learnt(job: TrainingJob, preparation: Preparation) -> Inputs:
     """Return the tensors of the training examples that `train.rows` leaves; a sample is a copy."""
     tensors = _mapped(job.tensors["train"])
     num, has_groups = len(tensors[EXAMPLES[preparation.kind].TARGET]), TASKS[preparation.task].is_grouped
-    rows = learnt_rows(job.train, num, tensors[VALUE][:, 1] if has_groups else None)
+    rows = learnt_rows(job.train.rows, job.train.seed, num, tensors[VALUE][:, 1] if has_groups else None)
     return tensors if rows is None else {name: tensor.index_select(0, rows) for name, tensor in tensors.items()}
 
 

@@ -8,7 +8,6 @@ import torch
 
 from models import scratch
 from models.distributed.order import seed_of
-from models.project_spec.blocks import Train
 from models.training.job import TrainingJob
 
 Tensors = dict[str, torch.Tensor]
@@ -35,21 +34,22 @@ def sampled_rows(num: int, most: int, generator: torch.Generator) -> torch.Tenso
     return torch.cat(some)
 
 
-def learnt_rows(train: Train, num: int, groups: torch.Tensor | None = None) -> torch.Tensor | None:
+def learnt_rows(most: int | None, seed: int, num: int, groups: torch.Tensor | None = None) -> torch.Tensor | None:
     """Return the positions of the training rows that `train.rows` leaves, int64, ascending; None if it leaves all.
 
     Args:
-        train: The settings.
+        most: The setting.
+        seed: Of the training.
         num: Number of training rows.
         groups: Of a ranking the group of each row (row,), none of which is divided.
     """
-    if train.rows is None or num <= train.rows:
+    if most is None or num <= most:
         return None
-    generator = torch.Generator().manual_seed(seed_of("rows", train.seed))
+    generator = torch.Generator().manual_seed(seed_of("rows", seed))
     if groups is None:
-        return sampled_rows(num, train.rows, generator)
+        return sampled_rows(num, most, generator)
     different, places = torch.unique(groups, return_inverse=True)
-    chosen = sampled_rows(len(different), max(1, len(different) * train.rows // num), generator)
+    chosen = sampled_rows(len(different), max(1, len(different) * most // num), generator)
     return torch.nonzero(torch.isin(places, chosen)).flatten()
 
 

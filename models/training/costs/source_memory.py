@@ -70,7 +70,9 @@ def check_source(spec: Spec, base: Path) -> None:
     rows -= sum(_nulls(files, name) for name in spec.data.targets)
     numbers = len(columns.of("numeric"))
     split = spec.data.split
-    fitted = fitted_rows(spec, round(rows * (1 - split.test - split.validation)), round(rows * split.validation))
+    fitted = fitted_rows(
+        spec.train.rows, round(rows * (1 - split.test - split.validation)), round(rows * split.validation)
+    )
     size = FitSize(fitted, numbers, [1] * (len(columns.inputs) - numbers))
     FITS[spec.data.kind](spec, size, base)
 

@@ -75,15 +75,15 @@ def check_prepared(spec: Spec, preparation: Preparation, base: Path) -> None:
     Raises:
         UsageError: Says what is needed, what there is, and what would fit.
     """
-    rows = fitted_rows(spec, preparation.rows["train"], preparation.rows.get("validation", 0))
+    rows = fitted_rows(spec.train.rows, preparation.rows["train"], preparation.rows.get("validation", 0))
     size = FitSize(rows, preparation.num_numeric, preparation.cardinalities, preparation.num_outputs)
     if rows * (size.numbers + len(size.categories)) >= LEAST_CELLS // 16:  # one-hot categories are many columns
         FITS[preparation.kind](spec, size, base)
 
 
-def fitted_rows(spec: Spec, train: int, validation: int) -> int:
-    """Return the training and validation rows that a fit holds: of the first `train.rows`, if the spec says so."""
-    return min(train, spec.train.rows or train) + validation
+def fitted_rows(most: int | None, train: int, validation: int) -> int:
+    """Return the training and validation rows that a fit holds: of the first at most `train.rows`."""
+    return min(train, most or train) + validation
 
 
 def _accept(*_: object) -> None:

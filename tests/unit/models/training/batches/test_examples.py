@@ -5,7 +5,6 @@ from safetensors.torch import load_file, save_file
 
 from models.data.preparation import Preparation
 from models.errors import DataError, TrainingError
-from models.project_spec.blocks import Train
 from models.training.batches.examples import open_examples
 from models.training.batches.selection import learnt_rows
 from models.training.job import RefitSettings
@@ -128,7 +127,7 @@ def test_a_model_learns_from_so_many_rows_and_its_refit_from_the_same(make_job, 
 
 def test_the_groups_of_a_ranking_are_sampled_whole():
     groups = torch.arange(60) // 6
-    rows = learnt_rows(Train(rows=30), 60, groups)
+    rows = learnt_rows(30, 0, 60, groups)
     assert rows is not None
     assert torch.bincount(groups[rows]).unique().tolist() == [0, 6]
     assert len(rows) == 30

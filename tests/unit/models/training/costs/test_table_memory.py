@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from models.errors import UsageError
-from models.project_spec.blocks import Spec, Train
+from models.project_spec.blocks import Spec
 from models.training.costs import table_memory
 from models.training.costs.table_memory import FitSize, check_fits, fit_bytes, fitted_rows
 
@@ -66,7 +66,6 @@ def test_the_sample_that_is_named_fits() -> None:
 
 
 def test_a_fit_holds_the_rows_that_it_learns_from_and_those_of_validation() -> None:
-    spec = spec_of("trees").model_copy(update={"train": Train(rows=500)})
-    assert fitted_rows(spec, 4000, 300) == 800
-    assert fitted_rows(spec_of("trees"), 4000, 300) == 4300
-    assert fitted_rows(spec, 400, 300) == 700
+    assert fitted_rows(500, 4000, 300) == 800
+    assert fitted_rows(None, 4000, 300) == 4300
+    assert fitted_rows(500, 400, 300) == 700
