@@ -89,13 +89,11 @@ def units_of(job: TrainingJob, kind: Kind, splits: Sequence[str]) -> Units | Non
 
     None if each example is a unit of its own.
     """
-    from models.training.batches.selection import KEY, learnt_rows
+    from models.training.batches.selection import KEY
 
     in_order = job.rolls(kind)
-    keys = {split: key for split in splits if (key := _column(job.tensors[split], KEY)) is not None}
-    most = {"train": job.train.rows}
-    rows = {split: learnt_rows(most.get(split), job.train.seed, len(key)) for split, key in keys.items()}
-    stored = [key if (chosen := rows[split]) is None else key[chosen.numpy()] for split, key in keys.items()]
+    keys = [_column(job.tensors[split], KEY) for split in splits]
+    stored = [key for key in keys if key is not None]
     key = np.concatenate(stored) if stored else np.arange(num_validation_examples(job.tensors))
     if in_order:
         return Units(time_units(key), in_order=True)

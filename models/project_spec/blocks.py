@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
@@ -27,7 +28,7 @@ from models.project_spec.judge import TimeUnit as TimeUnit
 from models.project_spec.methods import Augment, Optimiser, Pretrain, PseudoLabels, Recent, Schedule, Start
 from models.project_spec.monitor_and_retrain import Monitor, Retrain
 from models.project_spec.parallel_dims import ParallelDims
-from models.project_spec.search import Search
+from models.project_spec.search import Dimension, Search
 from models.project_spec.serve import Serve
 from models.project_spec.split import Split as Split
 from models.project_spec.window import Window as Window
@@ -168,16 +169,17 @@ class Train(SpecBlock):
         2, ge=2, description="Number of checkpoints that are stored. A damaged one is skipped for the next older one."
     )
 
-    def check_rows(self, kind: Kind, *, rows_apart: bool) -> None:
-        """Refuse a sample of rows that do not stand for themselves.
+    def check_rows(self, kind: Kind, space: Mapping[str, Dimension] | None) -> None:
+        """Refuse a sample, set or searched, of rows that do not stand for themselves.
 
         Raises:
             ValueError: Names the kind of the data.
         """
-        if self.rows is not None and not rows_apart:
+        is_sampled = self.rows is not None or "train.rows" in (space or {})
+        if is_sampled and not DATA_KINDS[kind].rows_apart:
             raise ValueError(
-                f"train.rows samples rows that stand for themselves, but data.kind is {kind}: drop it, or say "
-                "`data.newest`"
+                f"train.rows samples rows that stand for themselves, but data.kind is {kind}: drop it (of a series, "
+                "data.newest bounds its rows)"
             )
 
     @property
@@ -341,7 +343,7 @@ class Spec(SpecBlock):
     def _methods_fit_the_model(self) -> Spec:
         methods = self.train.methods
         self.train.augment.check_kind(self.data.kind, self.search.space)
-        self.train.check_rows(self.data.kind, rows_apart=DATA_KINDS[self.data.kind].rows_apart)
+        self.train.check_rows(self.data.kind, self.search.space)
         if self.data.window is not None:
             self.data.window.check_plan(self.train.parallel)
         if self.retrain.rows and (self.data.split.by not in ("time", "position") or self.data.kind == "text"):

@@ -346,6 +346,7 @@ def why_no_bag(spec: Spec, task: Task | None, num_rows: int, num_units: int) -> 
         f"{num_units} independent units of rows are fewer than {FEWEST_UNITS}": num_units < FEWEST_UNITS,
         f"train.{next(iter(methods), '')} is set": bool(methods),
         "search.sample is set": search.sample < 1,
+        "train.rows is set": spec.train.rows is not None,
     }
     return next((reason for reason, holds in reasons.items() if holds), refusal(task, "ensemble"))
 

@@ -224,6 +224,12 @@ def _figures(inputs: Inputs) -> list[Any]:
     return [*pictures, *curves]
 
 
+def _sample(most: int | None, num_train: int) -> dict[str, str]:
+    """Return how many training rows the model learns from, if `train.rows` leaves some out."""
+    is_sample = most is not None and most < num_train
+    return {"train examples that count": f"a sample of at most {most:,} (train.rows)"} if is_sample else {}
+
+
 def _data(spec: Spec, inputs: Inputs, preparation: Preparation) -> dict[str, Any]:
     raw, prepared, version = (inputs[name].result for name in ("ingest", "prepare", "version"))
     return {
@@ -237,6 +243,7 @@ def _data(spec: Spec, inputs: Inputs, preparation: Preparation) -> dict[str, Any
         or "none",
         "rows left out": _counts(prepared["dropped"]) or "none",
         **{f"{split} examples": count for split, count in preparation.rows.items()},
+        **_sample(spec.train.rows, preparation.rows["train"]),
         **_series(preparation),
         "split": spec.data.split.by,
         "equal rows": EqualRows.model_validate(prepared["equal_rows"]).text if prepared["equal_rows"] else "none",

@@ -23,7 +23,7 @@ from models.project_spec.blocks import Spec
 from models.report.training_figures import search_figures
 from models.training.checkpoints.finished import read_finished
 from models.training.costs.summary import Costs, total
-from models.training.costs.table_memory import check_prepared
+from models.training.costs.table_memory import check_prepared, fitted_rows
 from models.training.costs.work import net_s, work_s
 from models.training.families import SearchSpace, families_of, search_space
 from models.training.job import EpochReport, InitialWeights, TrainingJob, TrainingResult
@@ -91,7 +91,8 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
         preparation = Preparation.load(prepared.folder)
         check_prepared(loop.spec, preparation, base)
         start = begin(loop, inputs, families_of(loop.spec)) if trials else None
-        metric, num_train = metric_of(loop.spec.goal, preparation, base), preparation.rows["train"]
+        metric = metric_of(loop.spec.goal, preparation, base)
+        num_train = fitted_rows(loop.spec.train.rows, preparation.rows["train"])
         is_of_texts = bool(preparation.inputs) and all(column.IS_SCORED for column in preparation.inputs)
         name = metric.name if trials else ""
         space = with_flips(loop, prepared, search_space(loop.spec, start, num_train, name, base, is_of_texts))

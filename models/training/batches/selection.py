@@ -29,7 +29,7 @@ def sampled_rows(num: int, most: int, generator: torch.Generator) -> torch.Tenso
     some = []
     for part in scratch.parts(num):
         drawn = torch.randperm(part.stop - part.start, generator=generator)
-        count = most * part.stop // num - most * part.start // num
+        count = most * part.stop // max(1, num) - most * part.start // max(1, num)
         some.append(drawn[:count].sort().values + part.start)
     return torch.cat(some)
 

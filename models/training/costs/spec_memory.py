@@ -20,6 +20,7 @@ from models.kinds.task import Task
 from models.nets.arguments import whole_numbers
 from models.nets.catalogue import row_of
 from models.project_spec.blocks import Spec
+from models.training.costs.table_memory import fitted_rows
 
 if TYPE_CHECKING:
     from models.data.preparation import Preparation
@@ -111,7 +112,7 @@ def examples_of_step(job: TrainingJob, preparation: Preparation) -> int:
     batch, rows, share = job.train.batch, preparation.rows, job.sample
     if "train" not in rows:
         return batch
-    num = rows["train"]
+    num = fitted_rows(job.train.rows, rows["train"])
     if job.fold is not None:
         (index, num_folds), num = job.fold, num + rows.get("validation", 0)
         share *= (index + 1) / (num_folds + 1) if job.rolls(preparation.kind) else 1 - 1 / num_folds

@@ -81,7 +81,7 @@ def check_prepared(spec: Spec, preparation: Preparation, base: Path) -> None:
         FITS[preparation.kind](spec, size, base)
 
 
-def fitted_rows(most: int | None, train: int, validation: int) -> int:
+def fitted_rows(most: int | None, train: int, validation: int = 0) -> int:
     """Return the training and validation rows that a fit holds: of the first at most `train.rows`."""
     return min(train, most or train) + validation
 

@@ -26,6 +26,9 @@ def test_large_arrays_and_columns_are_themselves_and_keep_no_file_open(tmp_path,
 
 def test_the_deviation_has_the_bits_of_numpy(monkeypatch):
     numbers = np.random.default_rng(0).normal(1e3, 7, 5_001)
-    monkeypatch.setattr("models.scratch.PART", 300)
-    assert scratch.deviation(numbers) == numbers.std()
+    for part in (7, 300):
+        monkeypatch.setattr("models.scratch.PART", part)
+        assert [scratch.deviation(numbers[:num]) for num in (3, 150, 5_001)] == [
+            numbers[:num].std() for num in (3, 150, 5_001)
+        ]
     assert np.isnan(scratch.deviation(np.r_[numbers, np.nan]))
