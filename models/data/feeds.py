@@ -89,7 +89,7 @@ def feed_at(prepared: Path, split: str, preparation: Preparation, positions: np.
 
 def _rows_at(prepared: Path, split: str, preparation: Preparation, positions: np.ndarray) -> Feed:
     _check_count(prepared, split, Preparation.load(prepared).rows[split], positions)
-    names, _ = _stored_and_absent(prepared, preparation)
+    names, _ = _stored_and_absent(prepared, preparation.row_inputs)
     return _feed(rows_of(prepared, split, names, positions), preparation.inputs)
 
 
@@ -182,7 +182,7 @@ def slice_values(prepared: Path, split: str, columns: list[str]) -> dict[str, np
 
 
 def _feeds_of_rows(prepared: Path, split: str, preparation: Preparation, size: int, raw: Path | None) -> Iterator[Feed]:
-    names, absent = _stored_and_absent(prepared, preparation, raw)
+    names, absent = _stored_and_absent(prepared, preparation.row_inputs, raw)
     if raw is None or not absent:
         for rows in split_batches(prepared, split, names, size):
             yield _feed(rows, preparation.inputs)
@@ -237,14 +237,16 @@ def _text(prepared: Path, split: str) -> tuple[np.ndarray, np.ndarray]:
 
 
 def _stored_and_absent(
-    prepared: Path, preparation: Preparation, raw: Path | None = None
+    prepared: Path, inputs: dict[str, InputRecord], raw: Path | None = None
 ) -> tuple[list[str], list[str]]:
     """Return the columns that a graph takes of the prepared rows, and those that only the raw table has."""
-    names, stored_schema = list(preparation.row_inputs), pq.read_schema(prepared / ROWS_FILE)
+    names, stored_schema = list(inputs), pq.read_schema(prepared / ROWS_FILE)
     raw_schema = pq.read_schema(raw) if raw is not None else pa.schema([])
     stored_names, raw_names = set(stored_schema.names), set(raw_schema.names)
     absent = [name for name in names if name not in stored_names and name in raw_names]
-    _check_inputs(pa.schema([*stored_schema, *(raw_schema.field(name) for name in absent)]), names, preparation.inputs)
+    _check_inputs(
+        pa.schema([*stored_schema, *(raw_schema.field(name) for name in absent)]), names, list(inputs.values())
+    )
     return [name for name in names if name not in absent], absent
 
 

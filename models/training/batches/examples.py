@@ -14,10 +14,10 @@ from models.data.tensor_file import places
 from models.distributed.order import seed_of
 from models.errors import DataError, TrainingError
 from models.kinds.data_kind import DATA_KINDS
-from models.kinds.task import TASKS, TargetType
+from models.kinds.task import TASKS, TargetType, Task
 from models.metrics.ranking import groups_of, has_order
 from models.nets.catalogue import reads_words, row_of
-from models.project_spec.blocks import Model
+from models.project_spec.blocks import Kind, Model
 from models.training.batches.example_set import EXAMPLES, VALUE, ExampleSet, Inputs
 from models.training.batches.selection import FIRST_KEY, KEY, fold_of, is_chosen, learnt_rows, recent_of, sampled_rows
 from models.training.batches.stream import Shards, Stream
@@ -38,7 +38,12 @@ def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSe
         DataError: A tensor file cannot be read, or a split is empty.
     """
     if job.refit is not None:
-        train = _examples(job.model, preparation, _joined(job, preparation), None)
+        train = _examples(
+            job.model,
+            preparation,
+            _joined(job.tensors, preparation.kind, preparation.task, job.train.rows, job.train.seed),
+            None,
+        )
         validation = _opened(job, preparation, "validation")
     elif job.fold is None:
         train = _opened(job, preparation, "train")
@@ -60,7 +65,7 @@ def _opened(job: TrainingJob, preparation: Preparation, split: str) -> ExampleSe
     if not is_large or is_part or not DATA_KINDS[preparation.kind].rows_apart or not row_of(job.model.net).by_descent:
         if split != "train":
             return _examples(job.model, preparation, _mapped(path), None)
-        tensors = _learnt(job, preparation)
+        tensors = _learnt(path, preparation.kind, preparation.task, job.train.rows, job.train.seed)
         return _examples(job.model, preparation, tensors, recent_of(tensors, None, job))
     locations = places(path)
     row_bytes = sum(place.row_bytes for place in locations.values())
@@ -99,7 +104,7 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     """Return a fold's two sides; in the order of time, a block is judged after training on all before it."""
     assert job.fold is not None
     index, num_folds = job.fold
-    joined = _joined(job, preparation)
+    joined = _joined(job.tensors, preparation.kind, preparation.task, job.train.rows, job.train.seed)
     kind = EXAMPLES[preparation.kind]
     rolls = job.rolls(preparation.kind)
     key = joined.get(KEY)
@@ -120,17 +125,17 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
     return _examples(job.model, preparation, joined, recent), _examples(job.model, preparation, joined, validation)
 
 
-def _learnt(job: TrainingJob, preparation: Preparation) -> Inputs:
+def _learnt(path: Path, kind: Kind, task: Task, most: int | None, seed: int) -> Inputs:
     """Return the tensors of the training examples that `train.rows` leaves; a sample is a copy."""
-    tensors = _mapped(job.tensors["train"])
-    num, has_groups = len(tensors[EXAMPLES[preparation.kind].TARGET]), TASKS[preparation.task].is_grouped
-    rows = learnt_rows(job.train.rows, job.train.seed, num, tensors[VALUE][:, 1] if has_groups else None)
+    tensors = _mapped(path)
+    num, has_groups = len(tensors[EXAMPLES[kind].TARGET]), TASKS[task].is_grouped
+    rows = learnt_rows(most, seed, num, tensors[VALUE][:, 1] if has_groups else None)
     return tensors if rows is None else {name: tensor.index_select(0, rows) for name, tensor in tensors.items()}
 
 
-def _joined(job: TrainingJob, preparation: Preparation) -> Inputs:
+def _joined(tensors: dict[str, Path], kind: Kind, task: Task, most: int | None, seed: int) -> Inputs:
     """Return the tensors of the training examples, followed by those of the validation examples. Cost: a copy."""
-    return EXAMPLES[preparation.kind].joined(_learnt(job, preparation), _mapped(job.tensors["validation"]))
+    return EXAMPLES[kind].joined(_learnt(tensors["train"], kind, task, most, seed), _mapped(tensors["validation"]))
 
 
 def _ordered(value: torch.Tensor, num_folds: int) -> torch.Tensor:
