@@ -14,7 +14,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from models.errors import UsageError
-from models.kinds.data_kind import DATA_KINDS
+from models.kinds.data_kind import PerDataKind
 from models.project_spec.block import Batch, Nodes, OwnFunction, Reference, Seed, SpecBlock, Whole
 from models.project_spec.data import ORDERED
 from models.project_spec.data import Data as Data
@@ -53,6 +53,15 @@ class Model(SpecBlock):
         default_factory=dict,
         description="Arguments of the net, of LightGBM or of the estimator; unknown ones are refused.",
     )
+
+
+_UNDIVIDED: PerDataKind[str] = {
+    "table": "",
+    "image": "",
+    "series": "drop it (data.newest bounds the rows)",
+    "text": "drop it",
+}
+"""What to do in place of a sample of rows that do not stand for themselves."""
 
 
 class Train(SpecBlock):
@@ -175,11 +184,10 @@ class Train(SpecBlock):
         Raises:
             ValueError: Names the kind of the data.
         """
-        is_sampled = self.rows is not None or "train.rows" in (space or {})
-        if is_sampled and not DATA_KINDS[kind].rows_apart:
+        cure = _UNDIVIDED[kind]
+        if cure and (self.rows is not None or "train.rows" in (space or {})):
             raise ValueError(
-                f"train.rows samples rows that stand for themselves, but data.kind is {kind}: drop it (of a series, "
-                "data.newest bounds its rows)"
+                f"train.rows samples rows that stand for themselves, which those of data.kind {kind} do not: {cure}"
             )
 
     @property

@@ -171,14 +171,14 @@ def test_every_name_of_the_pattern_is_taken(name: str) -> None:
                 "train": {"rows": 9},
                 "data": {"source": "a", "target": "y", "kind": "text", "text": {"column": "y", "length": 8}},
             },
-            "train.rows samples rows that stand for themselves, but data.kind is text",
+            "which those of data.kind text do not: drop it",
         ),
         (
             {
                 "search": {"trials": 2, "space": {"train.rows": {"choices": [9, 99]}}},
                 "data": {"source": "a", "target": "y", "kind": "text", "text": {"column": "y", "length": 8}},
             },
-            "train.rows samples rows that stand for themselves, but data.kind is text",
+            "which those of data.kind text do not: drop it",
         ),
         ({"data": {**DATA, "newest": 1000}}, "newest needs rows in order"),
         ({"retrain": {"quiet": {"begin": 6, "end": 6}}}, "that is no hour"),
