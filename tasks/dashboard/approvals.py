@@ -49,7 +49,7 @@ def answer(workspace: Workspace, waiting: PendingApproval, approved: bool, comme
     if result.get("status") != "ACCEPT":
         reason = (result.get("details") or {}).get("reason") or result.get("status")
         return ActionResult(done=False, text=f"the run does not take an answer: {reason}")
-    will = "It begins within a minute." if approved else "It is not retrained."
+    will = "It begins within a minute." if approved else "Nothing is trained."
     return ActionResult(done=True, text=f"The run has your answer, and the history shows it. {will}")
 
 

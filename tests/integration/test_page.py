@@ -416,7 +416,7 @@ def test_a_question_is_answered_or_said_why_not(browser: Browser, place: Workspa
     run = "6f9619ff-8b86-4011-b42d-00c04fc964ff"
     question = Decision(signal=asks, at=time.time(), action="ask", reasons=["9,000 rows came"], flow_run=run)
     decisions.record(place.state / "projects" / "other", question)
-    assert "Shall it be retrained?" in browser.get("/projects/other").text
+    assert "Shall it be trained?" in browser.get("/projects/other").text
     answer = browser.press("/projects/other/approve")
     assert answer.status == 409
     assert "loopline up" in answer.text
