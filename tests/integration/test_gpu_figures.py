@@ -24,7 +24,7 @@ def test_the_busy_share_counts_what_runs_at_once_only_once() -> None:
     assert busy_share([(2, 5)]) == 1
 
 
-@pytest.mark.parametrize("part", [pytest.param("options", marks=pytest.mark.soak), "starts", wide("determinism")])
+@pytest.mark.parametrize("part", [pytest.param("options", marks=pytest.mark.soak), wide("starts"), wide("determinism")])
 def test_the_tables_are_made_without_a_gpu_too(tmp_path: Path, part: str) -> None:
     heads, rows = gpu.PARTS[part]
     table = list(rows(tmp_path / part, True))
