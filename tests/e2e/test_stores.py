@@ -69,7 +69,7 @@ def test_mlflow_away_loses_nothing(make_home):
     assert home.record("away", "train") == trained
     assert home.versions("away") == [1]
     assert home.runs() == {trained["loop_id"]: "FINISHED"}
-    losses = home.query("select step from metrics where key = 'val_loss' order by step")
+    losses = home.query("select step from metrics where key = 'curves/val_loss' order by step")
     assert losses == [(1,), (2,)], "the epochs of the run without a store"
 
 
