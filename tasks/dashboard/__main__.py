@@ -6,6 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
+from tasks.dashboard import uploads
 from tasks.dashboard.app import application
 from tasks.host import stores
 from tasks.host.http_guard import overview_host
@@ -30,9 +31,8 @@ def main() -> None:
     workspace = Workspace(args.root.resolve())
     workspace.make()
     stores.configure(workspace)
-    uploads = workspace.cache / "uploads"
-    uploads.mkdir(exist_ok=True)
-    os.environ["TMPDIR"] = str(uploads)  # where starlette keeps an upload while it comes: /tmp may be small
+    # Starlette keeps an upload there while it comes: /tmp may be small.
+    os.environ["TMPDIR"] = str(uploads.place_of(workspace))
     app = application(workspace, host, args.name)
     config = uvicorn.Config(
         app,

@@ -16,13 +16,13 @@ from models.errors import LooplineError, UsageError
 from models.files import SPEC_FILE
 from models.project_spec.blocks import NAME_PATTERN
 from models.report.overview_page import render_message
-from models.report.spec_pages.page import DraftedSpec, PageForm, render_draft, render_new
+from models.report.spec_pages.page import DraftedSpec, render_draft, render_new
 from tasks.dashboard import uploads
 from tasks.dashboard.actions import reason_of, text_of
 from tasks.dashboard.drafting import DraftRequest, drafted
 from tasks.dashboard.guard import UPLOAD_BYTES
 from tasks.dashboard.repository import commit, deploy
-from tasks.dashboard.session import checked_form, form_token, logout_token
+from tasks.dashboard.session import checked_form, page_form
 from tasks.dashboard.uploads import Draft
 from tasks.host.workspace import Workspace
 from tasks.operations.overview import project_named
@@ -125,7 +125,7 @@ def _written(workspace: Workspace, name: str, reason: str) -> Response:
     lines = [f"{project.spec_path.relative_to(workspace.root)} is written."]
     lines.append(commit(project, names, f"Add the project {name}\n\n{reason}"))
     lines.append("Look through its spec, then train it: Train, on its page.")
-    deploy(workspace, project)
+    deploy(project)
     return HTMLResponse(render_message(f"{name} is there", lines, f"/projects/{name}"))
 
 
@@ -150,7 +150,9 @@ def _draft(request: Request) -> tuple[Path, Draft]:
 
 
 def _new(request: Request, error: str = "", values: dict[str, str] | None = None) -> Response:
-    page = render_new(_form(request, "/new", error), UPLOAD_BYTES, values or {"address": "", "name": "", "part": ""})
+    page = render_new(
+        page_form(request, "/new", error), UPLOAD_BYTES, values or {"address": "", "name": "", "part": ""}
+    )
     return HTMLResponse(page, 422 if error else 200)
 
 
@@ -160,11 +162,7 @@ def _show(request: Request, draft: Draft, error: str = "") -> Response:
     facts = DraftedSpec(
         source, draft_request.name, result.target, result.names, result.columns, result.spec, result.loader
     )
-    return HTMLResponse(render_draft(_form(request, request.url.path, error), facts), 422 if error else 200)
-
-
-def _form(request: Request, action: str, error: str) -> PageForm:
-    return PageForm(action, form_token(request, action), error, logout_token(request))
+    return HTMLResponse(render_draft(page_form(request, request.url.path, error), facts), 422 if error else 200)
 
 
 def _workspace(request: Request) -> Workspace:

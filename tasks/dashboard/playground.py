@@ -18,6 +18,7 @@ from models.serving.registry import RegisteredVersion
 from models.validation.data_profile import SampleRow
 from tasks.dashboard import api
 from tasks.dashboard.data import profile_of
+from tasks.dashboard.data_versions import TAG
 from tasks.dashboard.playground_pool import PlaygroundPool
 from tasks.dashboard.session import checked_form, form_token, logout_token
 from tasks.dashboard.versions import stored_version
@@ -100,7 +101,7 @@ def _target(request: Request) -> _Target:
     project = api.project_of(request)
     name = request.path_params["name"]
     version = stored_version(workspace, name, request.path_params["version"]).registered
-    profile = profile_of(workspace, name, version.tags.get("loopline.dataset", ""))
+    profile = profile_of(workspace, name, version.tags.get(TAG, ""))
     rows = {str(row.number): row for row in profile.sample} if profile else {}
     return _Target(workspace, version, profile.shown_columns if profile else [], rows, shows_rows(project))
 

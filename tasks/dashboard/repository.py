@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from models.errors import one_line
 from models.launch import launched
 from tasks.dashboard.approvals import PERSON
-from tasks.host.workspace import HOME, Project, Workspace
+from tasks.host.workspace import HOME, Project
 from tasks.prefect.prefect_server import PrefectServer
 from tasks.tools.dvc_view import in_git
 
@@ -52,20 +52,20 @@ def commit(project: Project, names: Sequence[str], message: str) -> str:
     return f"Commit {_git(project, 'rev-parse', '--short', 'HEAD')[1].strip()} holds it; push it as your team does."
 
 
-def deploy(workspace: Workspace, project: Project) -> None:
+def deploy(project: Project) -> None:
     """Begin to bring a project's deployments up to date in Prefect, as `loopline deploy` does; wait for nothing.
 
     Without a platform there is nothing to do: the next `loopline up` deploys every project. What goes wrong stands in
     the log of the pages' service. Requests to retrain wait until the project is deployed.
     """
-    if PrefectServer(workspace).api():
-        threading.Thread(target=_deploy, args=(workspace, project), name="loopline-deploy", daemon=True).start()
+    if PrefectServer(project.workspace).api():
+        threading.Thread(target=_deploy, args=(project,), name="loopline-deploy", daemon=True).start()
 
 
-def _deploy(workspace: Workspace, project: Project) -> None:
+def _deploy(project: Project) -> None:
     # By its name: imports run from flows to tasks alone. Prefect's worker starts flows so, too.
     command = [sys.executable, *launched("flows.cli", "deploy", project.folder.name)]
-    environment = os.environ | {HOME: str(workspace.root)}
+    environment = os.environ | {HOME: str(project.workspace.root)}
     subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, stdout=sys.stderr, check=False)
 
 

@@ -21,6 +21,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from models.report.overview_page import render_login
+from models.report.spec_pages.page import PageForm
 from tasks.host.workspace import Workspace
 
 SESSION_S = 7 * 86400
@@ -62,6 +63,11 @@ def logout_token(request: Request) -> str:
     Every page calls this and so begins the session: pages opened side by side then share it.
     """
     return form_token(request, "/logout")
+
+
+def page_form(request: Request, action: str, error: str = "") -> PageForm:
+    """Return what the form of a page has that is sent to an address, and why it came back."""
+    return PageForm(action, form_token(request, action), error, logout_token(request))
 
 
 async def checked_form(request: Request, max_files: int = 0, max_fields: int = 20) -> FormData:

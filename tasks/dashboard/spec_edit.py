@@ -18,14 +18,14 @@ from starlette.routing import Route
 from models.errors import LooplineError, UsageError
 from models.files import SPEC_FILE, storing, write_text
 from models.report.overview_page import render_message
-from models.report.spec_pages.page import PageForm, SpecForm, render_difference, render_spec
+from models.report.spec_pages.page import SpecForm, render_difference, render_spec
 from models.scaffold.edits import EDITABLE, difference, editable_keys, edited, errors_by_key, values_of
 from tasks.dashboard import api
 from tasks.dashboard.actions import reason_of
 from tasks.dashboard.drafting import DraftRequest, drafted
 from tasks.dashboard.repository import commit, deploy
-from tasks.dashboard.session import checked_form, form_token, logout_token
-from tasks.host.workspace import Project, Workspace
+from tasks.dashboard.session import checked_form, page_form
+from tasks.host.workspace import Project
 
 _writing = threading.Lock()
 
@@ -49,8 +49,7 @@ async def change(request: Request) -> Response:
 def _change(request: Request, form: FormData) -> Response:
     project = _project(request)
     text, fields = _text(project), _fields(form)
-    if form.get("digest") != _digest(text):
-        raise HTTPException(409, f"{SPEC_FILE} was changed meanwhile: nothing was written. Look at it again.")
+    _refuse_changed(form, text)
     if form.get("step") == "edit":
         return _page(request, project, text, fields)
     try:
@@ -62,18 +61,18 @@ def _change(request: Request, form: FormData) -> Response:
         return _page(request, project, text, fields, errors_by_key(str(error)))
     if form.get("step") == "write":
         return _write(request, project, form, after)
-    lines = difference(text, after, str(project.spec_path.relative_to(_workspace(request).root)))
-    return HTMLResponse(render_difference(_form(request), _spec_form(project, text, fields), lines))
+    spec = _spec_form(project, text, fields)
+    lines = difference(text, after, spec.path)
+    return HTMLResponse(render_difference(page_form(request, request.url.path), spec, lines))
 
 
 def _write(request: Request, project: Project, form: FormData, after: str) -> Response:
     with _writing:
-        if form.get("digest") != _digest(_text(project)):
-            raise HTTPException(409, f"{SPEC_FILE} was changed meanwhile: nothing was written. Look at it again.")
+        _refuse_changed(form, _text(project))
         write_text(project.spec_path, after)
     name = request.path_params["name"]
     lines = [f"{SPEC_FILE} of {name} is written.", commit(project, [SPEC_FILE], _message(name, form))]
-    deploy(_workspace(request), project)
+    deploy(project)
     return HTMLResponse(render_message("Done", lines, f"/projects/{project.spec().name}"))
 
 
@@ -108,7 +107,9 @@ def _page(
 ) -> Response:
     reasons = reasons or {}
     spec = _spec_form(project, text, values, reasons)
-    return HTMLResponse(render_spec(_form(request, reasons.get("", "")), spec), 422 if reasons else 200)
+    return HTMLResponse(
+        render_spec(page_form(request, request.url.path, reasons.get("", "")), spec), 422 if reasons else 200
+    )
 
 
 def _spec_form(
@@ -121,11 +122,6 @@ def _spec_form(
 
 def _fields(form: FormData) -> dict[str, str]:
     return {key: str(form.get(key, "")).replace("\r\n", "\n") for key in EDITABLE}
-
-
-def _form(request: Request, error: str = "") -> PageForm:
-    path = request.url.path
-    return PageForm(path, form_token(request, path), error, logout_token(request))
 
 
 def _project(request: Request) -> Project:
@@ -143,13 +139,13 @@ def _text(project: Project) -> str:
         raise HTTPException(409, f"{SPEC_FILE} cannot be read as UTF-8: correct the file.") from error
 
 
+def _refuse_changed(form: FormData, text: str) -> None:
+    if form.get("digest") != _digest(text):
+        raise HTTPException(409, f"{SPEC_FILE} was changed meanwhile: nothing was written. Look at it again.")
+
+
 def _digest(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
-
-
-def _workspace(request: Request) -> Workspace:
-    workspace: Workspace = request.app.state.workspace
-    return workspace
 
 
 ROUTES = [

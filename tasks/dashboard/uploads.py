@@ -50,11 +50,18 @@ def refuse_full_disk(workspace: Workspace, num_bytes: int) -> None:
         )
 
 
+def place_of(workspace: Workspace) -> Path:
+    """Return the folder of all uploads, which is made."""
+    place = workspace.cache / "uploads"
+    with storing(place):
+        place.mkdir(parents=True, exist_ok=True)
+    return place
+
+
 def new_folder(workspace: Workspace) -> Path:
     """Return a new folder for an upload, and remove those that have waited too long."""
-    uploads = workspace.cache / "uploads"
+    uploads = place_of(workspace)
     with storing(uploads):
-        uploads.mkdir(parents=True, exist_ok=True)
         for folder in uploads.iterdir():
             with contextlib.suppress(FileNotFoundError):
                 if folder.stat().st_mtime < time.time() - KEPT_S:
@@ -66,7 +73,7 @@ def new_folder(workspace: Workspace) -> Path:
 
 def folder_of(workspace: Workspace, upload: str) -> Path | None:
     """Return the folder of an upload by its id; None if there is none."""
-    folder = workspace.cache / "uploads" / upload
+    folder = place_of(workspace) / upload
     return folder if _ID.fullmatch(upload) and folder.is_dir() else None
 
 
