@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 import sys
 
 from tasks.host import stores
@@ -31,3 +32,4 @@ def forget_the_user() -> None:
     os.environ.pop("PYTHONDONTWRITEBYTECODE", None)  # each of hundreds of processes would compile our code again
     sys.dont_write_bytecode = False
     os.environ.update(QUIET)
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell ignores Ctrl-C for what runs in its background

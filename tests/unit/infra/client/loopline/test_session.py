@@ -10,7 +10,8 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from functools import partial
 from pathlib import Path
 
 import psutil
@@ -35,15 +36,20 @@ def cheap(program: Path) -> Iterator[Session]:
     running.end()
 
 
-def interrupted(running: Session, question: dict[str, object], after_s: float) -> bool:
-    """Ask, and press Ctrl-C meanwhile; return whether it came before the answer."""
-    timer = threading.Timer(after_s, os.kill, (os.getpid(), signal.SIGINT))
+def interrupted(running: Session, question: dict[str, object], wait: Callable[[], None]) -> bool:
+    """Ask, and press Ctrl-C after a wait; return whether it came before the answer."""
+
+    def press() -> None:
+        wait()
+        os.kill(os.getpid(), signal.SIGINT)
+
+    presser = threading.Thread(target=press)
     is_answered = False
     try:
-        timer.start()
+        presser.start()
         running.ask(question)
         is_answered = True
-        timer.join()
+        presser.join()
         time.sleep(1)
     except KeyboardInterrupt:
         return not is_answered
@@ -70,7 +76,7 @@ def test_after_ctrl_c_the_next_call_gets_its_own_answer_100_of_100(cheap: Sessio
     early = 0
     for number in range(100):
         question = {"call": "echo", "value": -number, "seconds": moments.choice((0, 0.004))}
-        early += interrupted(cheap, question, moments.uniform(0, 0.006))
+        early += interrupted(cheap, question, partial(time.sleep, moments.uniform(0, 0.006)))
         assert cheap.ask({"call": "echo", "value": number})["value"] == number
     assert 20 < early <= 100
     assert cheap.is_alive()
@@ -78,9 +84,15 @@ def test_after_ctrl_c_the_next_call_gets_its_own_answer_100_of_100(cheap: Sessio
 
 @pytest.mark.parametrize(("argument", "code"), [("hearing", -signal.SIGTERM), ("deaf", -signal.SIGKILL)])
 def test_ctrl_c_ends_a_command(cheap: Session, capfd: pytest.CaptureFixture[str], argument: str, code: int) -> None:
-    assert interrupted(cheap, {"call": "loop", "arguments": [argument]}, 0.6)
-    pid = int(capfd.readouterr().err.split()[-1])
-    assert not psutil.pid_exists(pid)
+    lines: list[str] = []
+
+    def wait_for_its_line() -> None:
+        while not lines:
+            lines.extend(capfd.readouterr().err.splitlines())
+            time.sleep(0.01)
+
+    assert interrupted(cheap, {"call": "loop", "arguments": [argument]}, wait_for_its_line)
+    assert not psutil.pid_exists(int(lines[-1].split()[-1]))
     assert cheap.ask({"call": "echo", "value": code})["value"] == code
 
 
