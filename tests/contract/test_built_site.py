@@ -8,6 +8,7 @@ import re
 import shutil
 import subprocess
 import sys
+import zlib
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -18,6 +19,8 @@ if TYPE_CHECKING:
 
 ROOT = Path(__file__).parents[2]
 CHROMIUM = Path("/usr/bin/chromium")
+LARGEST = 2_600_000
+"""Bytes of the site in a wheel, which holds at most 5 MB (`tests/e2e/test_installed.py`)."""
 
 
 @pytest.fixture(scope="module")
@@ -90,3 +93,9 @@ def test_every_link_leads_to_a_page_and_a_place_in_it(site: Path) -> None:
                 broken.append(f"{page.relative_to(site)}: {link}")
     assert broken == []
     assert num_links > 5000
+
+
+def test_the_site_leaves_room_in_the_wheel(site: Path) -> None:
+    """Menus list their own part of the site alone: with all pages in each, the site grows by the square."""
+    files = [path for path in site.rglob("*") if path.is_file() and path.name != "search.json"]
+    assert sum(len(zlib.compress(path.read_bytes())) for path in files) <= LARGEST

@@ -1,5 +1,6 @@
 """The pages of the site that follow from the code are fresh."""
 
+import ast
 import json
 import re
 from pathlib import Path
@@ -9,8 +10,10 @@ import pytest
 from jsonschema import Draft202012Validator
 from ruamel.yaml import YAML
 
+import loopline
 from infra.documentation.api_reference import imports_of
 from infra.documentation.error_reference import HANDLED, Code, Message
+from infra.documentation.notebook import PAGE, cells
 from infra.documentation.spec_costs import COSTS, NOTHING, costs
 from infra.documentation.spec_examples import OWN, examples, keys_of
 from infra.documentation.walks import WALKS, Call, Walk, calls, drawing
@@ -64,6 +67,28 @@ def test_no_page_and_no_file_of_a_team_imports_a_package_of_ours(root: Path) -> 
     assert imports_of('    "from models.errors import a, b"\nimport flows.train\npython -m tasks.serve') == {
         *(("models.errors", "a"), ("models.errors", "b"), ("flows.train", ""), ("tasks.serve", "")),
     }
+
+
+def test_the_notebook_starts_no_process_and_uses_public_names_alone() -> None:
+    tree = ast.parse("\n".join(source for kind, source in cells(PAGE.read_text()) if kind == "code"))
+    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    assert {"loopline", "client", "pandas", "sys"} == {
+        node.module if isinstance(node, ast.ImportFrom) else alias.name for node in imports for alias in node.names
+    }
+    results = {"loopline": loopline, "result": loopline.Result, "again": loopline.Result, "model": loopline.Model}
+    reads = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    used = {(node.value.id, node.attr) for node in reads if isinstance(node.value, ast.Name)}
+    assert {("loopline", "run"), ("loopline", "load"), ("model", "predict"), ("model", "serve")} <= used
+    for holder, name in used:
+        if holder in results:
+            assert not name.startswith("_")
+            assert name in public_names(results[holder]), f"{holder}.{name}"
+
+
+def public_names(holder: object) -> set[str]:
+    """Of a module what it exports, of a class its methods and the attributes that its docstring names."""
+    attributes = re.findall(r"^        (\w+):", holder.__doc__ or "", re.MULTILINE)
+    return {*getattr(holder, "__all__", [*vars(holder), *attributes])}
 
 
 def test_each_key_of_the_spec_has_an_example_that_it_accepts(root: Path) -> None:
