@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import math
+import struct
 from collections.abc import Callable, Mapping, Sequence
 from itertools import chain
 from operator import itemgetter
@@ -169,11 +172,9 @@ class TableSchema(InputSchema):
     def _numbers(self, columns: Sequence[Sequence[Any]], num_rows: int) -> np.ndarray:
         """Return numbers (column, row); one call converts all together unless they are many. Raises `RowError`."""
         if num_rows <= PIECE_ITEMS:
-            values = [*chain.from_iterable(columns)]  # numpy reads one flat list in half the time
-            if row_values.NUMBERS.issuperset(map(type, values)):
-                numbers = np.array(values, np.float64).reshape(len(columns), num_rows)
-                if row_values.are_in_range(numbers):
-                    return numbers
+            numbers = _float64([*chain.from_iterable(columns)])
+            if numbers is not None and row_values.are_in_range(numbers):
+                return numbers.reshape(len(columns), num_rows)
         named = zip(columns, self.numbers, strict=True)
         return np.array([row_values.numbers(values, name) for values, name in named]).reshape(len(columns), num_rows)
 
@@ -184,6 +185,21 @@ class TableSchema(InputSchema):
             row_values.moments(column, name).tolist() if name in self._times else column
             for name, column in zip(self.numbers, columns, strict=True)
         ]
+
+
+def _float64(values: list[Any]) -> np.ndarray | None:
+    """Return numbers, NaN for missing; None if one is no number, or is beyond float64.
+
+    Cost: a fifth of that of numpy's conversion after a check of the types.
+    """
+    layout = f"{len(values)}d"
+    try:
+        return np.frombuffer(struct.pack(layout, *values))
+    except struct.error:
+        values = [math.nan if value is None else value for value in values]
+    with contextlib.suppress(struct.error):
+        return np.frombuffer(struct.pack(layout, *values))
+    return None
 
 
 def _flat(values: np.ndarray, name: str) -> np.ndarray:

@@ -45,7 +45,7 @@ def scoring_of_json(body: bytes) -> PredictRequest:
         raise DataError(
             f"got {listed([formats[0], *unexpected])}, expected one of {', '.join(FORMATS)} and `ids` at most"
         )
-    if not isinstance(document.get("params"), dict | None):
+    if "params" in document and not isinstance(document["params"], dict | None):
         raise DataError(f"`params`: got {shown(document['params'])}, expected an object")
     value = document[formats[0]]
     parsed = value.get("data") if isinstance(value, dict) else value

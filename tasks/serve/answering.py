@@ -54,10 +54,9 @@ async def answer(state: WorkerState, question: PredictRequest) -> PredictRespons
     context.id, context.model, context.version = key, name, served.version
     rows, ids = await off_loop(question.is_large, _read, question, served, key)
     prediction = await _answered(state, name, served, rows, context.until(question.deadline, DEADLINE_S))
-    await off_loop(question.is_large, _check, served, prediction)
+    is_recorded = await off_loop(question.is_large, _record, state, served, ids, rows, prediction)
     context.rows = rows.num_rows
     state.metrics.answered(served, prediction)
-    is_recorded = await off_loop(question.is_large, _record, state, name, served, ids, rows, prediction)
     if not is_recorded:
         context.unlogged = True
         state.metrics.unlogged(name, rows.num_rows)
@@ -65,11 +64,15 @@ async def answer(state: WorkerState, question: PredictRequest) -> PredictRespons
 
 
 def _record(
-    state: WorkerState, name: str, served: LoadedModel, ids: Sequence[str], rows: InputRows, prediction: Prediction
+    state: WorkerState, served: LoadedModel, ids: Sequence[str], rows: InputRows, prediction: Prediction
 ) -> bool:
-    """Log a prediction; return False if this fails and the spec says to answer without a log."""
+    """Check and log a prediction; return False if the log fails and the spec says to answer without it."""
+    name = served.project
     try:
+        served.check_finite(prediction)
         return state.prediction_loggers[name].enter(served, ids, rows, prediction, whole=state.loaded[name].has_shadow)
+    except DataError as error:
+        raise http_errors.unreadable(str(error)) from error
     except StoreError as error:
         raise http_errors.busy(
             f"{name}: the prediction log cannot be written: nothing is answered meanwhile"
@@ -150,13 +153,6 @@ async def _answered(state: WorkerState, name: str, served: LoadedModel, rows: In
         raise
     state.loaded[name].count(served.version, prediction.row_s)
     return prediction
-
-
-def _check(served: LoadedModel, answer: Prediction) -> None:
-    try:
-        served.check_finite(answer)
-    except DataError as error:
-        raise http_errors.unreadable(str(error)) from error
 
 
 def _ids(ids: Sequence[str] | None, key: str, count: int) -> Sequence[str]:
