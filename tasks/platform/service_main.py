@@ -4,8 +4,8 @@ An environment variable marks the process and its children. The process first en
 service left behind, and it dies with supervisord (Linux). Such leftovers are a server's own workers, which survive a
 kill -9 of the server and keep its port, and the flow runs of a killed worker, which nobody monitors.
 
-A service that starts on demand takes 14 MB until somebody connects: this process listens and starts its module then,
-with the listening socket as standard input. The connections wait for it.
+A service that starts on demand takes 3 MB until somebody connects: this process listens, and a bare Python waits with
+the listening socket as standard input, which the module gets. The connections wait for it.
 """
 
 from __future__ import annotations
@@ -13,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import select
 import signal
 import sys
 from collections.abc import Iterator
@@ -31,15 +30,14 @@ if TYPE_CHECKING:
     import psutil
 
 GRACE_S = 5.0
+WAIT = "import os, select, sys; select.select([0], [], []); os.execv(sys.executable, [sys.executable, *sys.argv[1:]])"
+"""Runs `python` with the arguments once somebody connects to the socket that is standard input."""
 PID_FILE = "supervisord.pid"
 """A file in the platform's folder; supervisord writes it before it starts a service."""
 
 
 def marked(workspace: Workspace, name: str | None = None) -> Iterator[psutil.Process]:
-    """Yield other processes with the mark of this workspace's platform, or of one of its services.
-
-    A service that waits for its first connection has no mark yet; it ends with supervisord.
-    """
+    """Yield other processes with the mark of this workspace's platform, or of one of its services."""
     import psutil
 
     for process in psutil.process_iter(["pid"]):
@@ -76,11 +74,11 @@ def main() -> None:
     end(list(marked(workspace, name)))
     service = next(service for service in SERVICES if service.name == name)
     port = ports.renewed(workspace.platform / "ports.json", name)
+    command = service.command(workspace, port)
     if service.is_on_demand and port is not None:
         with ports.listening(port) as listener:
-            select.select([listener], [], [])
             os.dup2(listener.fileno(), 0)
-    command = service.command(workspace, port)
+        command = ["-IS", "-c", WAIT, *command]
     os.execv(sys.executable, [sys.executable, *command])  # noqa: S606 - a command of the table
 
 
