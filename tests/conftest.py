@@ -3,18 +3,17 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import gc
 import io
 import logging
 import os
-import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Generator, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import filelock
 import pytest
 
 from models.pipeline.keys import CodeReader
@@ -22,8 +21,10 @@ from models.pipeline.steps import STEPS
 from tasks.host import database, memory, stores
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import embedded_store
+from tests import shared_stores
 from tests.environment import forget_the_user
 from tests.preloaded import remember_databases, remember_operators, remember_ours
+from tests.shared_stores import made_once
 
 if TYPE_CHECKING:
     from tests.serving import LiveServer
@@ -45,6 +46,9 @@ SEED = int(os.environ.get("FAULT_SEED", "0"))
 
 HUGE_MB = 1 << 20
 """What a test process holds is no loop's: to look for its garbage took .2 s of CPU a step of a loop or a check."""
+
+WHOLE, SHARED = "tests", "shared"
+"""The folder that a whole run names, and that of what its workers share, beside theirs."""
 
 LOGGING = "logging-plugin"
 LOGS = pytest.StashKey[object]()
@@ -78,6 +82,14 @@ def pytest_configure(config: pytest.Config) -> None:
     examples = 300 if is_soak else 20 if "not wide" in config.option.markexpr else 50
     settings.register_profile("loopline", deadline=None, derandomize=not is_soak, max_examples=examples)
     settings.load_profile("loopline")
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_xdist_setupnodes(config: pytest.Config) -> None:
+    """Of a whole run, make what its first tests wait for while the workers' parent imports."""
+    if config.args == [WHOLE]:
+        base = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
+        config.add_cleanup(shared_stores.begin(base / SHARED))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -160,19 +172,9 @@ def _own_environment() -> Iterator[None]:
 def once(tmp_path_factory: pytest.TempPathFactory) -> MakeOnce:
     """A function that has one worker make a folder, for all workers of this test run: `once(name, make)`."""
     base = tmp_path_factory.getbasetemp()
-    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "shared"
+    shared = (base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / SHARED
     shared.mkdir(exist_ok=True)
-
-    def once(name: str, make: Callable[[Path], object] | None = None) -> Path:
-        folder, made = shared / name, shared / f"{name}.made"
-        with filelock.FileLock(shared / f"{name}.lock"):
-            if make and not made.exists():
-                shutil.rmtree(folder, ignore_errors=True)
-                make(folder)
-                made.touch()
-        return folder
-
-    return once
+    return functools.partial(made_once, shared)
 
 
 @pytest.fixture
@@ -197,21 +199,14 @@ def api(once: MakeOnce) -> Iterator[str]:
     """One Prefect server for all workspaces but those that show their own."""
     from tests.running import prefect_server
 
-    with prefect_server(once("prefect")) as url:
+    with prefect_server(once(shared_stores.PREFECT)) as url:
         yield url
 
 
 @pytest.fixture(scope="session")
 def empty_store(once: MakeOnce) -> Path:
-    """An initialised, empty tracking store: its migration takes seconds, a copy of it none."""
-
-    def make(folder: Path) -> None:
-        workspace = Workspace(folder)
-        workspace.make()
-        uri = f"sqlite:///{workspace.state / 'mlflow' / 'mlflow.db'}"
-        embedded_store.initialise(workspace, {"MLFLOW_TRACKING_URI": uri})
-
-    return Workspace(once("store", make)).state / "mlflow"
+    """An initialised, empty tracking store, to copy."""
+    return shared_stores.empty_store(once)
 
 
 @pytest.fixture(scope="session")
@@ -219,7 +214,7 @@ def empty_prefect(once: MakeOnce, api: str) -> Path:
     """The database of a Prefect server that nobody has used."""
     from tests.running import EMPTY_PREFECT
 
-    return once("prefect") / EMPTY_PREFECT
+    return once(shared_stores.PREFECT) / EMPTY_PREFECT
 
 
 @pytest.fixture

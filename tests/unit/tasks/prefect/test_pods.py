@@ -5,11 +5,9 @@ import uuid
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from threading import Thread
 
-import kubernetes_validate
 import pytest
 from prefect.client.schemas.objects import FlowRun
 from prefect.utilities.templating import apply_values
-from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
 
 from models.errors import StoreError, UsageError
 from tasks.prefect import pods
@@ -44,6 +42,9 @@ def test_what_the_flow_runs_cannot_have_is_refused(workspace):
 
 
 def test_prefect_makes_a_job_of_the_template_that_kubernetes_takes(place, workspace):
+    import kubernetes_validate  # half a second of CPU, which each worker paid when it collected
+    from prefect_kubernetes.worker import KubernetesWorkerJobConfiguration
+
     template = job_template(workspace, place)
     defaults = {
         name: one["default"]

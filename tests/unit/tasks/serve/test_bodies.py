@@ -47,7 +47,7 @@ def test_a_body_is_read_as_it_was_before_it_was_compressed(body: bytes, headers:
         pytest.param(gzip.compress(b"", mtime=0) * 200_000, {"content_encoding": "gzip"}, 400, id="empty gzips"),
         pytest.param(zlib.compress(b"") * 200_000, {"content_encoding": "deflate"}, 400, id="empty deflates"),
         pytest.param(bytes(MOST + 1), {}, 413, id="large"),
-        pytest.param(gzip.compress(bytes(10**8), mtime=0), {"content_encoding": "gzip"}, 413, id="bomb"),
+        pytest.param(gzip.compress(bytes(10**7), mtime=0), {"content_encoding": "gzip"}, 413, id="bomb"),
         (PLAIN, {"content_type": "text/plain; charset=utf-8"}, 415),
         (PLAIN, {"content_type": "application/x-www-form-urlencoded"}, 415),
     ],
