@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import atexit
+import contextlib
 import faulthandler
 import gc
 import importlib
@@ -135,6 +137,7 @@ def main() -> None:
     gc.set_threshold(*COLLECT)
     faulthandler.enable(2, all_threads=False)  # if a user's compiled code crashes, this prints the line that called it
     ending: list[int] = []
+    atexit.register(_leave, ending)  # registered first, it is called last
 
     def terminated(number: int, _: FrameType | None) -> None:
         """End the program by an exception, so that locks are released and the end is recorded."""
@@ -164,6 +167,18 @@ def main() -> None:
             click.echo(f"{PREFIX}{refusal}", err=True)
             sys.exit(refusal.exit_code)
         raise
+
+
+def _leave(ending: list[int]) -> None:
+    """End a program that got SIGTERM when its last act is done: to take down an interpreter with MLflow takes seconds.
+
+    Whoever sent the signal waits, and ends by SIGKILL what takes too long.
+    """
+    if ending:
+        for stream in (sys.stdout, sys.stderr):
+            with contextlib.suppress(OSError, ValueError):
+                stream.flush()
+        os._exit(ending[0])
 
 
 def _refuse_lost_folder() -> None:

@@ -29,7 +29,7 @@ PROTOCOL = 1
 """Of the lines between the package `loopline` (`infra/client/loopline/session.py`) and this program."""
 LOOK_S = 1.0
 """Seconds between two looks whether the process that asks lives: its forks may hold its end of the pipe open."""
-STOP_S = 3.0
+STOP_S = 2.0
 """The longest time that a command has to end by itself; the rest of the five seconds is for the books of one killed."""
 
 Message = dict[str, Any]

@@ -31,7 +31,8 @@ def call(*arguments: str) -> Result:
 def exit_code_of(command: Callable[[], None], monkeypatch: pytest.MonkeyPatch) -> object:
     """How the program ends when its command does this."""
     monkeypatch.setattr("flows.cli.loopline", command)
-    monkeypatch.setattr("flows.prefect.sigterm._end", lambda _: None)  # which would end the tests
+    for ends in ("flows.prefect.sigterm._end", "flows.cli._leave"):  # which would end the tests
+        monkeypatch.setattr(ends, lambda _: None)
     before = signal.getsignal(signal.SIGTERM)
     try:
         with pytest.raises(SystemExit) as ended:
@@ -306,3 +307,23 @@ def test_a_sign_that_a_terminal_cannot_show_ends_nothing(workspace: Workspace, m
     done = subprocess.run(program, capture_output=True, env=environment, check=False)
     assert done.returncode == 0, done.stderr
     assert b"tiny" in done.stdout
+
+
+ENDS = """
+import atexit, os, signal
+from flows import cli
+def command():
+    atexit.register(print, "the last act")
+    os.kill(os.getpid(), signal.SIGTERM)
+atexit.register(print, "the interpreter is taken down")
+cli.loopline = command
+cli.main()
+"""
+
+
+def test_a_program_that_got_sigterm_ends_at_once_after_its_last_act() -> None:
+    """Who sent it waits; to take down an interpreter with MLflow and torch takes seconds on a busy machine."""
+    ended = subprocess.run(
+        [sys.executable, "-c", ENDS], cwd=PROGRAM.parents[2], capture_output=True, text=True, check=False
+    )
+    assert (ended.returncode, ended.stdout) == (128 + signal.SIGTERM, "the last act\n"), ended.stderr
