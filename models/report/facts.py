@@ -173,6 +173,13 @@ class ProjectFacts(FrozenModel):
         return "Retrain" if has_version else "Train"
 
     @property
+    def is_moving(self) -> bool:
+        """Whether a loop runs, or was asked for and has not begun yet: the project's page then renews itself."""
+        newest = self.decisions[0] if self.decisions else None
+        is_coming = newest is not None and newest.action == "retrain" and newest.at > (self.loop.began or 0.0)
+        return self.loop.state == "running" or bool(self.undecided) or is_coming
+
+    @property
     def current_monitoring(self) -> MonitoringReport | None:
         """The last monitoring report, if it is about the present champion or nobody can say; else None."""
         if self.monitor is None or self.registry:

@@ -41,7 +41,12 @@ def workspace_light(projects: list[ProjectFacts], services: dict[str, ServiceSum
             checks.append((colour, f"{', '.join(names)} {verb} a person" + (" now" if colour == "red" else "")))
     if not checks:
         checks = [
-            ("green", "every project is well" if projects else "there is no project yet: `loopline new` makes one")
+            (
+                "green",
+                "every project is well"
+                if projects
+                else "there is no project yet: `loopline new`, or New project on its page, makes one",
+            )
         ]
     checks.sort(key=lambda check: RANK[check[0]])
     return TrafficLight(colour=checks[0][0], reasons=[reason for _, reason in checks])

@@ -79,14 +79,19 @@ def render_project(project: ProjectFacts, now: float, links: Sequence[Link], log
     return _render("project", project=project, now=now, links=links, logout=logout)
 
 
+def render_project_live(project: ProjectFacts, now: float, links: Sequence[Link]) -> str:
+    """Return the part of the page of one project that changes as a loop begins, runs and ends."""
+    return _render("project_live", project=project, now=now, links=links)
+
+
 def render_confirm(project: str, question: str, lines: Sequence[str], form: Mapping[str, Any], logout: str = "") -> str:
     """Return a page that asks for confirmation. `form`: action, token, word (on the button), fields, back."""
     return _render("confirm", project=project, question=question, lines=lines, logout=logout, **form)
 
 
-def render_message(title: str, lines: Sequence[str], back: str = "/") -> str:
-    """Return a page with the result of an action, or the reason why it was not done."""
-    return _render("message", title=title, lines=lines, back=back, logout="")
+def render_message(title: str, lines: Sequence[str], links: Sequence[Link] = (Link("Go on", "/"),)) -> str:
+    """Return a page with the result of an action, or the reason why it was not done, and where to go next."""
+    return _render("message", title=title, lines=lines, links=links, logout="")
 
 
 def render_login(token: str, onward: str, *, wrong: bool) -> str:

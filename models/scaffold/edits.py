@@ -1,4 +1,4 @@
-"""Edits of a spec by the form of a page: keys of data and schedules, and none that names code, a file or an address."""
+"""Edits of a spec by the form of a page: keys of data, search and schedules, and none that names code or an address."""
 
 from __future__ import annotations
 
@@ -35,6 +35,7 @@ EDITABLE = (
     "data.deduplicate",
     "data.show_rows",
     "goal.positive",
+    "search.trials",
     "judge.slices",
     "monitor.schedule",
     "retrain.schedule",
@@ -109,7 +110,7 @@ def edited(text: str, fields: Mapping[str, str]) -> str:
         return text
     for key, value in changes.items():
         row = editable_keys()[key]
-        _set(document, key, _PARSERS[row.form](key, value, _value_at(document, key)) if value else None)
+        _set(document, key, _quoted(_PARSERS[row.form](key, value, _value_at(document, key))) if value else None)
     return _dumped(document, text)
 
 
@@ -157,11 +158,11 @@ def _form(key: str, parts: list[Any], choices: tuple[str, ...]) -> Form:
         return "names" if str in origins else "lines"
     if dict in origins:
         return "pairs"
-    return "decimal" if float in origins else "line"
+    return "decimal" if float in origins or int in origins else "line"
 
 
 def _default(field: FieldInfo) -> str:
-    return _as_text(field.default, "line") if isinstance(field.default, bool | str | float) else ""
+    return _as_text(field.default, "line") if isinstance(field.default, str | int | float) else ""
 
 
 def _parts(annotation: Any) -> Iterator[Any]:
@@ -204,7 +205,7 @@ def _line(key: str, value: str, before: Any) -> Any:
 
 def _decimal(key: str, value: str, before: Any) -> Any:
     try:
-        return float(value)
+        return int(value) if value.lstrip("-").isdecimal() else float(value)
     except ValueError:
         return value  # the parser of specs says what it expects
 
@@ -362,14 +363,22 @@ def _insert(blocks: list[Any], name: str, value: Any) -> None:
 def _flow(value: Any) -> str:
     """Return a value as YAML on one line."""
     text = io.StringIO()
-    _yaml(is_flow=True).dump(_plain(value), text)
+    _yaml(is_flow=True).dump(_quoted(value), text)
     return text.getvalue().removesuffix("...\n").rstrip("\n")
 
 
-def _plain(value: Any) -> Any:
+def _quoted(value: Any) -> Any:
+    """Return a value as plain data, texts that begin with `?` or `:` in quotes.
+
+    The emitter leaves them plain on one line of brackets, where they are signs of YAML.
+    """
+    from ruamel.yaml.scalarstring import DoubleQuotedScalarString
+
     if isinstance(value, Mapping):
-        return {key: _plain(element) for key, element in value.items()}
-    return [_plain(element) for element in value] if isinstance(value, list) else value
+        return {_quoted(key): _quoted(element) for key, element in value.items()}
+    if isinstance(value, list):
+        return [_quoted(element) for element in value]
+    return DoubleQuotedScalarString(value) if isinstance(value, str) and value.startswith(("?", ":")) else value
 
 
 def _loaded(text: str) -> Any:

@@ -11,6 +11,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.middleware import Middleware
 from starlette.requests import Request
@@ -67,6 +68,7 @@ def application(workspace: Workspace, host: str, names: Iterable[str] = ()) -> S
         Route("/style.css", style),
         Route("/", index),
         Route("/projects/{name}", project),
+        Route("/projects/{name}/events", project_events),
         Route("/projects/{name}/pages/{page}", report),
         Route("/projects/{name}/loops/{loop}/{page}", loop_report),
         *loops.ROUTES,
@@ -123,6 +125,19 @@ def project(request: Request) -> Response:
     return HTMLResponse(
         overview_page.render_project(facts, overview.at, _links(overview, facts), logout_token(request))
     )
+
+
+async def project_events(request: Request) -> Response:
+    """Return the changes of a project's page as server-sent events, until nothing moves or the page is closed."""
+    chosen = await run_in_threadpool(api.project_of, request)
+
+    def look() -> tuple[str, bool]:
+        overview = gathering.overview(request.app.state.workspace, [chosen])
+        facts = overview.projects[0]
+        html = overview_page.render_project_live(facts, overview.at, _links(overview, facts))
+        return html, not facts.is_moving
+
+    return loops.stream(loops.changes(request, look))
 
 
 def report(request: Request) -> Response:
@@ -219,7 +234,9 @@ def _error_response(
     """Return an error: JSON for programs, which call the paths of `API`, else a page that leads back."""
     if request.url.path.startswith(API):
         return JSONResponse({"error": text}, status, headers)
-    return HTMLResponse(overview_page.render_message(title, [text], back), status, headers)
+    return HTMLResponse(
+        overview_page.render_message(title, [text], [overview_page.Link("Go on", back)]), status, headers
+    )
 
 
 @contextlib.asynccontextmanager

@@ -20,7 +20,7 @@ from starlette.routing import Route
 
 from models.errors import StoreError
 from models.report.facts import EARLY, ProjectFacts
-from models.report.overview_page import render_confirm, render_message
+from models.report.overview_page import Link, render_confirm, render_message
 from tasks.dashboard import releases
 from tasks.dashboard.acting import ActionRequest, ActionResult, act, prepare
 from tasks.dashboard.actions import Action, Confirmation, reason_of, text_of
@@ -92,7 +92,8 @@ def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> Act
     signal, is_delivered = request_retraining(workspace, project.name, reason_of(form))
     if is_delivered:
         return ActionResult(
-            done=True, text=f"Prefect has the request ({signal.id}); the decision will be shown on this page."
+            done=True,
+            text=f"Prefect has the request ({signal.id}). The project's page shows the loop as soon as it runs.",
         )
     return ActionResult(
         done=True, text=f"The request is stored ({signal.id}) until Prefect's server answers: `loopline up`."
@@ -168,7 +169,8 @@ def confirm(request: Request) -> Response:
     question = button.ask(project, request.query_params)
     back = _address(project.name, button)
     if question is None:
-        return HTMLResponse(render_message("There is nothing to do", ["It was done, or undone, meanwhile."], back), 409)
+        lines = ["It was done, or undone, meanwhile."]
+        return HTMLResponse(render_message("There is nothing to do", lines, [Link("Go on", back)]), 409)
     if button.is_prepared:
         prepare(request.app.state.workspace)
     form = {
@@ -191,9 +193,8 @@ def _press(request: Request, form: FormData) -> Response:
     button, project = _target(request)
     outcome = button.act(request.app.state.workspace, project, form)
     title = "Done" if outcome.done else "It was refused"
-    return HTMLResponse(
-        render_message(title, [outcome.text], _address(project.name, button)), 200 if outcome.done else 409
-    )
+    links = [Link("Go on", _address(project.name, button))]
+    return HTMLResponse(render_message(title, [outcome.text], links), 200 if outcome.done else 409)
 
 
 def _target(request: Request) -> tuple[Action, ProjectFacts]:

@@ -20,6 +20,7 @@ from typing import Literal
 from pydantic import Field, ValidationError
 
 from models.errors import LooplineError, UsageError, first_of, one_line
+from models.files import SPEC_FILE
 from models.frozen_model import FrozenModel
 from models.launch import launched
 from models.scaffold.summary import ColumnSummary
@@ -37,7 +38,7 @@ _alone = threading.Lock()
 
 
 class DraftRequest(FrozenModel):
-    """What the child shall do: draft a first spec, make its project, or check a changed spec.
+    """What the child shall do: draft a new project, or check a changed spec.
 
     Attributes:
         source: The address or the uploaded file; of a check the path of the file with the changed spec.
@@ -46,7 +47,7 @@ class DraftRequest(FrozenModel):
         target: The column to predict; empty: guessed.
     """
 
-    task: Literal["draft", "make", "check"]
+    task: Literal["draft", "check"]
     source: str
     is_upload: bool = False
     name: str = ""
@@ -54,20 +55,18 @@ class DraftRequest(FrozenModel):
 
 
 class DraftResult(FrozenModel):
-    """What the child found: the first spec, or why there is none.
+    """What the child found: the files of the project, or why there are none.
 
     Attributes:
         name: Of the project; that of the file or table where the request has none.
-        spec: The text of the first spec.
-        loader: What a file `data.py` beside it would hold; empty: there is none.
+        files: Their texts by their names: the first spec, and what stands beside it.
         names: All columns.
         columns: The first of them in detail.
         error: Why it failed; empty: it did not.
     """
 
     name: str = ""
-    spec: str = ""
-    loader: str = ""
+    files: dict[str, str] = Field(default_factory=dict)
     target: str = ""
     names: list[str] = Field(default_factory=list)
     columns: list[ColumnSummary] = Field(default_factory=list)
@@ -110,7 +109,7 @@ def carry_out(workspace: Workspace, request: DraftRequest) -> DraftResult:
 
 
 def _draft(workspace: Workspace, request: DraftRequest) -> DraftResult:
-    from models.scaffold.dates import loader, with_dates
+    from models.scaffold.dates import with_dates
     from models.scaffold.summary import column_summaries
     from tasks.operations.scaffold import draft, origin_of
     from tasks.operations.team_repository import project_name
@@ -121,33 +120,15 @@ def _draft(workspace: Workspace, request: DraftRequest) -> DraftResult:
     name = request.name or project_name(_stem(request.source))
     target = request.target or origin.guessed_target
     source = Path(request.source).name if request.is_upload else origin.source
-    text, formats = draft(origin, name, target or None, source)
-    columns = column_summaries(with_dates(origin.sample.table, formats), text) if origin.sample else []
+    files, formats = draft(origin, name, target or None, source)
+    columns = column_summaries(with_dates(origin.sample.table, formats), files[SPEC_FILE]) if origin.sample else []
     return DraftResult(
         name=name,
-        spec=text,
-        loader=loader(str(source), formats) if formats else "",
+        files=files,
         target=target,
         names=origin.columns,
         columns=columns,
     )
-
-
-def _make(workspace: Workspace, request: DraftRequest) -> DraftResult:
-    from tasks.operations.scaffold import make_project, origin_of
-
-    if not request.is_upload:
-        refuse_address(request.source)
-    origin = origin_of(workspace, request.source)
-    project = make_project(
-        workspace, request.name, origin, request.target or None, copied=True if request.is_upload else None
-    )
-    try:
-        project.spec()
-    except UsageError:
-        shutil.rmtree(project.folder)
-        raise
-    return DraftResult()
 
 
 def _check(_: Workspace, request: DraftRequest) -> DraftResult:
@@ -157,7 +138,7 @@ def _check(_: Workspace, request: DraftRequest) -> DraftResult:
     return DraftResult()
 
 
-_TASKS = {"draft": _draft, "make": _make, "check": _check}
+_TASKS = {"draft": _draft, "check": _check}
 
 
 def refuse_address(text: str) -> None:

@@ -11,7 +11,7 @@ import asyncio
 import re
 import threading
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from pathlib import Path
 from typing import NamedTuple
 from urllib.parse import quote
@@ -39,6 +39,8 @@ from tasks.state.step_records import latest_records
 
 LOOK_S = 1.0
 """How often an open page looks for changes."""
+SLOW_LOOK_S = 3.0
+"""The same of an open page of a project or a release, whose every look gathers its facts."""
 RENEW_S = 5.0
 """How often it is sent without one, because times pass."""
 FRESH_S = 0.5
@@ -157,7 +159,30 @@ async def events(request: Request) -> Response:
     """Return the changes of a loop as server-sent events, until it is over or the page is closed."""
     view = await run_in_threadpool(_view, request)
     after = request.headers.get("last-event-id") or request.query_params.get("after", "")
-    content = _changes(request, view, int(after) if re.fullmatch("[0-9]{1,18}", after) else 0)
+    return stream(_changes(request, view, int(after) if re.fullmatch("[0-9]{1,18}", after) else 0))
+
+
+async def changes(request: Request, look: Callable[[], tuple[str, bool]]) -> AsyncIterator[str]:
+    """Yield the part of a page that changes, as events, until the page is closed.
+
+    Args:
+        request: Of the events.
+        look: Returns the part as HTML, and whether it is the last.
+    """
+    shown = ""
+    while not request.app.state.is_ending():
+        html, is_last = await run_in_threadpool(look)
+        if html != shown:
+            yield "event: loop\n" + "".join(f"data: {line}\n" for line in html.splitlines()) + "\n"
+            shown = html
+        if is_last:
+            yield "event: over\ndata:\n\n"
+            return
+        await asyncio.sleep(SLOW_LOOK_S)
+
+
+def stream(content: AsyncIterator[str]) -> Response:
+    """Return events as an answer that no proxy holds back."""
     return StreamingResponse(content, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from pathlib import Path
 
 from starlette.concurrency import run_in_threadpool
@@ -15,7 +16,7 @@ from starlette.routing import Route
 from models.errors import LooplineError, UsageError
 from models.files import SPEC_FILE
 from models.project_spec.blocks import NAME_PATTERN
-from models.report.overview_page import render_message
+from models.report.overview_page import Link, render_message
 from models.report.spec_pages.page import DraftedSpec, render_draft, render_new
 from tasks.dashboard import uploads
 from tasks.dashboard.actions import reason_of, text_of
@@ -24,11 +25,8 @@ from tasks.dashboard.guard import UPLOAD_BYTES
 from tasks.dashboard.repository import commit, deploy
 from tasks.dashboard.session import checked_form, page_form
 from tasks.dashboard.uploads import Draft
-from tasks.host.workspace import Workspace
+from tasks.host.workspace import Project, Workspace
 from tasks.operations.overview import project_named
-
-WRITTEN = (SPEC_FILE, "README.md", "data.py")
-"""The files of a new project that are committed: rows in a history would stay there for ever."""
 
 
 def new(request: Request) -> Response:
@@ -85,48 +83,58 @@ def _request_of(workspace: Workspace, folder: Path, form: FormData) -> DraftRequ
 
 def show(request: Request) -> Response:
     """Return the page of new data: its columns, and the spec that would be written."""
-    return _show(request, _draft(request)[1])
+    _, draft = _draft(request)
+    return _created(draft.project) if draft.project else _show(request, draft)
 
 
 async def go_on(request: Request) -> Response:
-    """Read the data again with another target, or write the project."""
+    """Read the data again with another target or name, or write the project."""
     form = await checked_form(request)
     return await run_in_threadpool(_go_on, request, form)
 
 
 def _go_on(request: Request, form: FormData) -> Response:
     workspace, (folder, draft) = _workspace(request), _draft(request)
+    if draft.project:
+        return _created(draft.project)
     name, target = text_of(form, "name"), str(form.get("target", "")).strip() or draft.result.target
-    is_new_target = target != draft.result.target
+    is_new_target, is_looked_at = target != draft.result.target, form.get("step") != "create"
     draft_request = draft.request.model_copy(update={"name": name, "target": target})
     try:
         _refuse_name(workspace, name)
-        if is_new_target or form.get("step") != "create":
+        if is_new_target or is_looked_at or name != draft.result.name:
             result = drafted(workspace, draft_request)
             if result.error:
                 raise UsageError(result.error)
             draft = Draft(request=draft_request, result=result)
             uploads.store(folder, draft)
-            if form.get("step") != "create":
-                return RedirectResponse(f"/new/{folder.name}", 303)
+        if is_looked_at:
+            return RedirectResponse(f"/new/{folder.name}", 303)
+        if is_new_target:
             return _show(request, draft, "The spec has changed with the target: look through it, then create it.")
-        result = drafted(workspace, draft_request.model_copy(update={"task": "make"}))
-        if result.error:
-            raise UsageError(result.error)
+        project = uploads.make_project(workspace, folder, draft)
     except LooplineError as error:
         return _show(request, Draft(request=draft_request, result=draft.result), str(error))
-    uploads.remove(folder)
-    return _written(workspace, name, reason_of(form))
+    return _written(project, list(draft.result.files), reason_of(form))
 
 
-def _written(workspace: Workspace, name: str, reason: str) -> Response:
-    project = workspace.project(name)
-    names = [file for file in WRITTEN if (project.folder / file).is_file()]
-    lines = [f"{project.spec_path.relative_to(workspace.root)} is written."]
+def _written(project: Project, names: Sequence[str], reason: str) -> Response:
+    """Commit the texts of a new project, not its rows, which would stay in a history for ever; say what comes next."""
+    name = project.folder.name
+    lines = [f"{project.spec_path.relative_to(project.workspace.root)} is written."]
     lines.append(commit(project, names, f"Add the project {name}\n\n{reason}"))
-    lines.append("Look through its spec, then train it: Train, on its page.")
+    lines.append("Next: change in its spec what was guessed wrong, then train it.")
     deploy(project)
-    return HTMLResponse(render_message(f"{name} is there", lines, f"/projects/{name}"))
+    here = f"/projects/{name}"
+    links = [Link("Train it", f"{here}/retrain"), Link("Its spec", f"{here}/spec"), Link("Its page", here)]
+    return HTMLResponse(render_message(f"{name} is there", lines, links))
+
+
+def _created(name: str) -> Response:
+    lines = [f"The project {name} was created from this data. For another project of it, begin anew."]
+    return HTMLResponse(
+        render_message("It is created already", lines, [Link(f"Go to {name}", f"/projects/{name}")]), 409
+    )
 
 
 def _refuse_name(workspace: Workspace, name: str) -> None:
@@ -145,7 +153,7 @@ def _draft(request: Request) -> tuple[Path, Draft]:
     folder = uploads.folder_of(_workspace(request), request.path_params["upload"])
     draft = uploads.stored(folder) if folder else None
     if folder is None or draft is None:
-        raise HTTPException(404, "There is no such upload, or no longer: it waits a day, or its project is there.")
+        raise HTTPException(404, "There is no such upload, or no longer: it waits a day.")
     return folder, draft
 
 
@@ -159,8 +167,10 @@ def _new(request: Request, error: str = "", values: dict[str, str] | None = None
 def _show(request: Request, draft: Draft, error: str = "") -> Response:
     draft_request, result = draft.request, draft.result
     source = Path(draft_request.source).name if draft_request.is_upload else draft_request.source
+    texts = dict(result.files)
+    spec, _ = texts.pop(SPEC_FILE), texts.pop("README.md")
     facts = DraftedSpec(
-        source, draft_request.name, result.target, result.names, result.columns, result.spec, result.loader
+        source, draft_request.name, result.target, result.names, result.columns, spec, "".join(texts.values())
     )
     return HTMLResponse(render_draft(page_form(request, request.url.path, error), facts), 422 if error else 200)
 

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import asyncio
-from collections.abc import AsyncIterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 
 from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, Response, StreamingResponse
+from starlette.responses import HTMLResponse, Response
 from starlette.routing import Route
 
 from models.errors import LooplineError
@@ -20,13 +19,12 @@ from models.serving.releases import ReleasePlan
 from tasks.dashboard import api
 from tasks.dashboard.acting import ActionRequest, ActionResult, act
 from tasks.dashboard.actions import Action, Confirmation, reason_of, text_of
+from tasks.dashboard.loops import changes, stream
 from tasks.dashboard.session import logout_token
 from tasks.host.workspace import Project, Workspace
 from tasks.operations.overview import overview
 from tasks.state.versions import versions_of
 
-LOOK_S = 3.0
-"""How often an open page looks for changes."""
 PAGE = "/releases"
 MOST_CHOICES = 50
 MOST_MOVES = 30
@@ -136,22 +134,12 @@ def page(request: Request) -> Response:
 async def events(request: Request) -> Response:
     """Return the changes of a release as server-sent events, until the page is closed."""
     project = await run_in_threadpool(api.project_of, request)
-    content = _changes(request, project)
-    return StreamingResponse(content, media_type="text/event-stream", headers={"X-Accel-Buffering": "no"})
+    return stream(changes(request, partial(_look, request.app.state.workspace, project)))
 
 
-async def _changes(request: Request, project: Project) -> AsyncIterator[str]:
-    workspace: Workspace = request.app.state.workspace
-    last = ""
-    while not request.app.state.is_ending():
-        seen = await run_in_threadpool(overview, workspace, [project])
-        facts = await run_in_threadpool(_facts, project, seen.projects[0], [], seen.at)
-        html = render_live(facts)
-        if html != last:
-            lines = "".join(f"data: {line}\n" for line in html.splitlines())
-            yield f"event: loop\n{lines}\n"
-            last = html
-        await asyncio.sleep(LOOK_S)
+def _look(workspace: Workspace, project: Project) -> tuple[str, bool]:
+    seen = overview(workspace, [project])
+    return render_live(_facts(project, seen.projects[0], [], seen.at)), False
 
 
 def _facts(project: Project, facts: ProjectFacts, choices: list[str], now: float) -> ReleaseFacts:

@@ -17,7 +17,7 @@ from starlette.routing import Route
 
 from models.errors import LooplineError, UsageError
 from models.files import SPEC_FILE, storing, write_text
-from models.report.overview_page import render_message
+from models.report.overview_page import Link, render_message
 from models.report.spec_pages.page import SpecForm, render_difference, render_spec
 from models.scaffold.edits import EDITABLE, difference, editable_keys, edited, errors_by_key, values_of
 from tasks.dashboard import api
@@ -25,7 +25,10 @@ from tasks.dashboard.actions import reason_of
 from tasks.dashboard.drafting import DraftRequest, drafted
 from tasks.dashboard.repository import commit, deploy
 from tasks.dashboard.session import checked_form, page_form
+from tasks.dashboard.uploads import columns_of
 from tasks.host.workspace import Project
+from tasks.operations import overview as gathering
+from tasks.state.step_records import latest_records
 
 _writing = threading.Lock()
 
@@ -73,7 +76,10 @@ def _write(request: Request, project: Project, form: FormData, after: str) -> Re
     name = request.path_params["name"]
     lines = [f"{SPEC_FILE} of {name} is written.", commit(project, [SPEC_FILE], _message(name, form))]
     deploy(project)
-    return HTMLResponse(render_message("Done", lines, f"/projects/{project.spec().name}"))
+    lines.append("The next loop runs the steps that the change concerns.")
+    here = f"/projects/{project.spec().name}"
+    links = [Link("Its page", here), Link("Train it", f"{here}/retrain"), Link("Its spec", f"{here}/spec")]
+    return HTMLResponse(render_message("Done", lines, links))
 
 
 def _message(name: str, form: FormData) -> str:
@@ -117,7 +123,17 @@ def _spec_form(
 ) -> SpecForm:
     path = str(project.spec_path.relative_to(project.workspace.root))
     keys = list(editable_keys().values()) if values else []
-    return SpecForm(project.folder.name, path, text, _digest(text), keys, values, reasons or {})
+    return SpecForm(
+        project.folder.name, path, text, _digest(text), keys, values, reasons or {}, _columns(project) if keys else []
+    )
+
+
+def _columns(project: Project) -> list[str]:
+    """Return the columns of the project's data: those of the last loop, else of the upload of which it was made."""
+    name = gathering.name_of(project)
+    if ingest := latest_records(project.workspace.state, [name], ["ingest"])[name].get("ingest"):
+        return [str(column["name"]) for column in ingest.result["schema"]]
+    return columns_of(project.workspace, project.folder.name)
 
 
 def _fields(form: FormData) -> dict[str, str]:

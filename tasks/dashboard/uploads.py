@@ -13,10 +13,12 @@ from pydantic import ValidationError
 from starlette.datastructures import UploadFile
 
 from models.errors import StoreError, UsageError
-from models.files import storing, write_text
+from models.files import SPEC_FILE, replacing_folder, storing, write_text
 from models.frozen_model import FrozenModel
+from models.project_spec.reader import read_spec
+from models.sources.packed import split_part
 from tasks.dashboard.drafting import DraftRequest, DraftResult
-from tasks.host.workspace import Workspace
+from tasks.host.workspace import Project, Workspace
 from tasks.platform.platform import LEAST_FREE_BYTES
 
 KEPT_S = 86400.0
@@ -30,10 +32,11 @@ _NO_NAME = re.compile(r"[^A-Za-z0-9._-]+")
 
 
 class Draft(FrozenModel):
-    """New data that a person looks at: how it was asked for, and what was read."""
+    """New data that a person looks at: how it was asked for, what was read, and the project that was made of it."""
 
     request: DraftRequest
     result: DraftResult
+    project: str = ""
 
 
 def refuse_full_disk(workspace: Workspace, num_bytes: int) -> None:
@@ -112,3 +115,30 @@ def stored(folder: Path) -> Draft | None:
     with contextlib.suppress(OSError, ValidationError):
         return Draft.model_validate_json((folder / DRAFT_FILE).read_text())
     return None
+
+
+def make_project(workspace: Workspace, folder: Path, draft: Draft) -> Project:
+    """Write the project of new data as it was shown; of an upload what was read stays, so that it says what it became.
+
+    Raises:
+        UsageError: The spec is refused.
+        StoreError: It cannot be written.
+    """
+    project = Project(workspace, workspace.root / "projects" / draft.request.name)
+    file = split_part(Path(draft.request.source)).file if draft.request.is_upload else None
+    with replacing_folder(project.folder) as temporary:
+        for name, text in draft.result.files.items():
+            write_text(temporary / name, text)
+        if file:
+            shutil.copyfile(file, temporary / file.name)
+        read_spec(temporary / SPEC_FILE, (), str(project.spec_path))
+    store(folder, draft.model_copy(update={"project": draft.request.name}))
+    if file:
+        file.unlink(missing_ok=True)
+    return project
+
+
+def columns_of(workspace: Workspace, project: str) -> list[str]:
+    """Return the columns of the upload of which a project was made; none where it is too long ago."""
+    drafts = [draft for folder in place_of(workspace).iterdir() if (draft := stored(folder))]
+    return next((draft.result.names for draft in drafts if draft.project == project), [])

@@ -116,8 +116,8 @@ def origin_of(workspace: Workspace, data: str, sql: str | None = None) -> Origin
     return Origin(str(path.resolve()) if is_path else data, path, sample, is_here=is_path)
 
 
-def draft(origin: Origin, name: str, target: str | None, source: Named) -> tuple[str, dict[str, str]]:
-    """Return the text of a first spec, and the forms of the dates that a written source reads.
+def draft(origin: Origin, name: str, target: str | None, source: Named) -> tuple[dict[str, str], dict[str, str]]:
+    """Return the texts of a new project by the names of their files, and the forms of the dates that its source reads.
 
     Args:
         origin: The rows.
@@ -129,6 +129,15 @@ def draft(origin: Origin, name: str, target: str | None, source: Named) -> tuple
         UsageError: There is no such column, or a target is named for a text.
         DataError: The rows cannot be learnt from.
     """
+    text, formats = _first_spec(origin, name, target, source)
+    target_line = (
+        f"Target: `{target or origin.guessed_target}`" if origin.columns else "A language model of its characters"
+    )
+    files = {SPEC_FILE: text, "README.md": README.format(name=name, source=source, target=target_line)}
+    return {**files, FILE: loader(str(source), formats)} if formats else files, formats
+
+
+def _first_spec(origin: Origin, name: str, target: str | None, source: Named) -> tuple[str, dict[str, str]]:
     if origin.sample is None:
         if target:
             raise UsageError(f"--target: {origin.path} is text, whose every character is predicted: leave it out")
@@ -176,18 +185,12 @@ def make_project(
             f"--net: {origin.path} is text, whose first spec names a net: leave it out, then change model.net"
         )
     file = _copied_file(origin, copied)
-    source = origin.path.name if file and origin.path else origin.source
-    text, formats = draft(origin, name, target, source)
-    target_line = (
-        f"Target: `{target or origin.guessed_target}`" if origin.columns else "A language model of its characters"
-    )
+    files, _ = draft(origin, name, target, origin.path.name if file and origin.path else origin.source)
     with replacing_folder(folder) as temporary:
         if copy := file or origin.code:
             shutil.copyfile(copy, temporary / copy.name)
-        write_text(temporary / SPEC_FILE, text)
-        if formats:
-            write_text(temporary / FILE, loader(str(source), formats))
-        write_text(temporary / "README.md", README.format(name=name, source=source, target=target_line))
+        for file_name, text in files.items():
+            write_text(temporary / file_name, text)
         read_spec(temporary / SPEC_FILE, (), f"{folder / SPEC_FILE}")
         if net is not None:
             _name_net(temporary / SPEC_FILE, net)

@@ -50,7 +50,7 @@ def test_a_browser_alone_makes_a_project_and_changes_its_spec(place: Workspace, 
         assert inspector.faults(page) == []
         page.click("text=Create the project")
         assert "Commit " in page.inner_text("main")
-        page.click("text=Go on")
+        page.click("text=Its page")
         page.click("text=its spec")
         assert inspector.faults(page) == []
         page.fill("[name='data.split.test']", "much")

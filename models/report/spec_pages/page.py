@@ -16,6 +16,9 @@ SUFFIXES = (
     *(".xls", ".ods", ".rda", ".rds", ".txt", ".gz", ".bz2", ".xz", ".zst", ".zip"),
 )
 """What the browser offers in its list of files; the reader decides what it takes."""
+COLUMN_KEYS = ("data.target", "data.id", "data.weight", "data.split.column", "data.features.columns",
+               "data.features.drop", "data.features.kinds", "judge.slices")  # fmt: skip
+"""Keys whose fields name columns."""
 MOST_LINES = 12
 """Rows of a text field, at most."""
 
@@ -66,6 +69,7 @@ class SpecForm:
         digest: Its SHA-256, by which a later write sees that it has changed.
         values: The texts of the fields by their keys.
         reasons: What is wrong with fields, by their keys.
+        columns: Those of its data, as far as they are known without a look at it.
     """
 
     project: str
@@ -75,6 +79,7 @@ class SpecForm:
     keys: Sequence[EditableKey] = ()
     values: Mapping[str, str] = field(default_factory=dict)
     reasons: Mapping[str, str] = field(default_factory=dict)
+    columns: Sequence[str] = ()
 
 
 def render_new(form: PageForm, most_bytes: int, values: Mapping[str, str]) -> str:
@@ -89,7 +94,7 @@ def render_draft(form: PageForm, draft: DraftedSpec) -> str:
 
 def render_spec(form: PageForm, spec: SpecForm) -> str:
     """Return the page of a spec with a field for each editable key."""
-    return _render("spec", form, spec=spec, height=_height)
+    return _render("spec", form, spec=spec, height=_height, column_keys=COLUMN_KEYS)
 
 
 def render_difference(form: PageForm, spec: SpecForm, lines: Sequence[str]) -> str:

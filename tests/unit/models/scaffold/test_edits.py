@@ -73,7 +73,9 @@ def test_a_change_is_the_lines_of_its_key() -> None:
     assert changed(data__target="left\r\n", data__source="./evil.py:load", model__net="./evil.py:Net") == []
 
 
-@pytest.mark.parametrize("text", ["x\n  source: ./evil.py:load", "{source: ./evil.py:load}", "*a", "!!python/name:os"])
+@pytest.mark.parametrize(
+    "text", ["x\n  source: ./evil.py:load", "{source: ./evil.py:load}", "*a", "!!python/name:os", "? a", ": a"]
+)
 def test_a_value_is_a_text_and_never_more_keys(text: str, tmp_path: Path) -> None:
     path = tmp_path / "project.yaml"
     path.write_text(edited(SPEC, {"description": text, "data.features.drop": text, "data.id": text}))

@@ -107,7 +107,9 @@ def test_a_file_becomes_a_project_and_its_spec_is_changed(browser: Browser, work
     project = workspace.project("churn")
     assert project.spec().data.target == "left"
     assert (project.folder / "Customers-1.csv").read_text() == ROWS
-    assert browser.ask("GET", page).status_code == 404
+    again = [browser.ask("GET", page), browser.post(page, {**fields, "name": "other", "step": "create"})]
+    assert [(answer.status_code, 'href="/projects/churn"' in answer.text) for answer in again] == [(409, True)] * 2
+    assert '<option value="plan">' in browser.ask("GET", "/projects/churn/spec").text, "its fields list the columns"
     assert git(workspace.root, "show", "--format=%an|%B", "--name-only").split("\n\n")[:2] == [
         "a person on the overview page|Add the project churn",
         "we lose people",
