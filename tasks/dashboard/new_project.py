@@ -125,8 +125,8 @@ def _written(project: Project, names: Sequence[str], reason: str) -> Response:
     lines.append(commit(project, names, f"Add the project {name}\n\n{reason}"))
     lines.append("Next: change in its spec what was guessed wrong, then train it.")
     deploy(project)
-    here = f"/projects/{name}"
-    links = [Link("Train it", f"{here}/retrain"), Link("Its spec", f"{here}/spec"), Link("Its page", here)]
+    path = f"/projects/{name}"
+    links = [Link("Train it", f"{path}/retrain"), Link("Its spec", f"{path}/spec"), Link("Its page", path)]
     return HTMLResponse(render_message(f"{name} is there", lines, links))
 
 

@@ -77,8 +77,8 @@ def _write(request: Request, project: Project, form: FormData, after: str) -> Re
     lines = [f"{SPEC_FILE} of {name} is written.", commit(project, [SPEC_FILE], _message(name, form))]
     deploy(project)
     lines.append("The next loop runs the steps that the change concerns.")
-    here = f"/projects/{project.spec().name}"
-    links = [Link("Its page", here), Link("Train it", f"{here}/retrain"), Link("Its spec", f"{here}/spec")]
+    path = f"/projects/{project.spec().name}"
+    links = [Link("Its page", path), Link("Train it", f"{path}/retrain"), Link("Its spec", f"{path}/spec")]
     return HTMLResponse(render_message("Done", lines, links))
 
 
