@@ -23,13 +23,13 @@ from tasks.prefect.prefect_server import PrefectServer, is_healthy
 from tasks.prefect.worker import pool_of, worker_name
 from tests.running import begin_prefect, eventually
 
-IDLE_S = 4
+IDLE_S = 2
 
 
 @pytest.fixture
 def server(workspace: Workspace, empty_prefect: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[PrefectServer]:
     """The server of an empty workspace, ended whatever happens."""
-    monkeypatch.setenv("LOOPLINE_SERVER_IDLE_S", str(IDLE_S))
+    monkeypatch.setenv("LOOPLINE_SERVER_IDLE_S", "20")
     begin_prefect(workspace.root, empty_prefect)
     made = PrefectServer(workspace)
     yield made
@@ -73,8 +73,9 @@ def hears_automations(url: str) -> bool:
 
 
 def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(
-    server: PrefectServer, workspace: Workspace
+    server: PrefectServer, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setenv("LOOPLINE_SERVER_IDLE_S", str(IDLE_S))
     with server.lease():
         with mock.patch.object(prefect_server, "sys", sys):  # cold, as it is for a user
             server.start()

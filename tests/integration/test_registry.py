@@ -27,7 +27,6 @@ from tasks.state.champion_moves import champion_of
 from tasks.state.versions import address_of, challenger_of, version_of, versions_of
 from tasks.state.workspace_id import workspace_id
 from tests.conftest import Processes
-from tests.integration.conftest import each_registry
 from tests.wide import wide
 
 pytestmark = pytest.mark.usefixtures("module_environment")
@@ -365,7 +364,6 @@ else:
 """
 
 
-@each_registry
 def test_of_two_promotions_at_once_exactly_one_wins(
     both: Workspace, model: str, tmp_path: Path, at_once: Processes
 ) -> None:

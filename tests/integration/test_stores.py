@@ -30,9 +30,9 @@ print(experiment_id(client(), workspace, "tiny"))
 """
 
 
-def test_six_processes_at_once_make_one_store(tmp_path: Path, workspace: Workspace, at_once: Processes) -> None:
-    done = at_once(*[CODE.format(root=str(workspace.root))] * 6)
-    assert [one.returncode for one in done] == [0] * 6, "\n".join(one.stderr[-500:] for one in done)
+def test_three_processes_at_once_make_one_store(tmp_path: Path, workspace: Workspace, at_once: Processes) -> None:
+    done = at_once(*[CODE.format(root=str(workspace.root))] * 3)
+    assert [one.returncode for one in done] == [0] * 3, "\n".join(one.stderr[-500:] for one in done)
     assert len({one.stdout for one in done}) == 1, "all see the same experiment"
     uri = stores.environment(workspace)["MLFLOW_TRACKING_URI"]
     with closing(sqlite3.connect(stores.database_file(uri))) as connection:

@@ -87,9 +87,9 @@ def test_a_supervisord_that_was_killed_leaves_nothing_and_the_next_has_its_ports
 
 
 def test_platforms_that_chose_the_same_ports_get_ports_of_their_own(tmp_path: Path) -> None:
-    """The worst of several that start at once: each found the ports free, before any of them listened."""
+    """The worst of two that start at once: each found the ports free, before either of them listened."""
     chosen = {name: ports.any_free([]) for name in ON_DEMAND}
-    workspaces = [Workspace(tmp_path / name) for name in "abc"]
+    workspaces = [Workspace(tmp_path / name) for name in "ab"]
     with contextlib.ExitStack() as stack:
         for workspace in workspaces:
             workspace.make()

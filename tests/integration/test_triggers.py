@@ -428,6 +428,7 @@ def test_a_run_waits_for_a_persons_word_and_keeps_it(client: SyncPrefectClient, 
     ]
 
 
+@pytest.mark.wide
 def test_two_workers_on_one_machine_run_each_run_once_and_one_at_a_time(
     client: SyncPrefectClient, project: Project
 ) -> None:

@@ -38,7 +38,8 @@ def other_process(project: Project, at_once: Processes) -> Callable[[str], subpr
     """A function that runs code in another process, which has the project."""
     begin = (
         "from pathlib import Path\nfrom tasks.host.workspace import Workspace\n"
-        "from tasks.loop.lifecycle import open_stage\n"
+        "from tasks.loop import lifecycle\nfrom tasks.loop.lifecycle import open_stage\n"
+        "lifecycle.CLEANUP_S = 0.2\n"
         f"project = Workspace(Path({str(project.workspace.root)!r})).project('tiny')\n"
     )
     return lambda code: at_once(begin + code)[0]
@@ -147,6 +148,7 @@ def test_a_run_that_is_started_again_waits_for_its_former_process(
         lease_until(None)
 
     lease_until(time.time() + 3600)
+    monkeypatch.setattr(lifecycle, "CLEANUP_S", 0.2)
     with pytest.raises(StoreError, match="former-pod, pid 7, has it"), open_loop(project, flow_run_id="another run"):
         pytest.fail("two loops at once")
     clock = SimpleNamespace(monotonic=time.monotonic, sleep=end_the_former)

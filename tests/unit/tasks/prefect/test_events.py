@@ -9,6 +9,7 @@ import pytest
 
 from models.triggers.signal import Signal
 from tasks.host.workspace import Workspace
+from tasks.prefect import flow_runs
 from tasks.prefect.events import BATCH, Event, change, deliver, of_signal, open_signals, send, waiting
 from tests.event_receiver import Receiver, receiving
 from tests.stored_events import stored_events
@@ -101,6 +102,7 @@ def test_a_server_in_trouble_or_that_asks_for_a_key_gets_it_later(
     workspace: Workspace, receiver: Receiver, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("PREFECT_API_URL", receiver.url)
+    monkeypatch.setattr(flow_runs, "PAUSES_S", (0.01, 0.01))
     receiver.status = 503
     assert not send(workspace, an_event())
     receiver.status = 204
