@@ -31,8 +31,8 @@ INSTALL = f"install Loopline again, or name another by {PROGRAM}"
 """The cure of a program that never answers."""
 NOT_PASSED = ("MPLBACKEND",)
 """What a notebook's kernel sets for its own Python."""
-CANCEL_S = 8.0
-"""The longest wait for the end of an interrupted call; then its process is killed. Loops end within 5 s."""
+CANCEL_S = 4.8
+"""The longest wait for the end of an interrupted call, in which a loop closes its books; then the session is killed."""
 END_S = 5.0
 
 Message = dict[str, Any]
