@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from models.distributed.forkserver import PRELOAD
-from models.nets.catalogue import OPTIMISERS
+from models.nets.catalogue import BATCH_ENGINE
 
 LIBRARIES = (
     "alembic.command",
@@ -70,7 +70,7 @@ LIBRARIES = (
     "dvc_data.hashfile.db.local",
     "dvc_data.hashfile.status",
     *PRELOAD,
-    *OPTIMISERS,
+    *BATCH_ENGINE,
 )
 OURS = ("models", "tasks", "flows")
 PREFECT = (

@@ -8,12 +8,12 @@ from typing import Any
 import click
 
 from flows.console import options
+from flows.console.summary import print_summary, summary, verdict_markdown
 from models.errors import GateRefused
 from tasks.host import stores
-from tasks.host.workspace import Project
 from tasks.loop.champion import look_if_moved
+from tasks.loop.history import is_owed
 from tasks.loop.step_cache import StepCache
-from tasks.operations.reap import is_owed
 
 
 @click.command()
@@ -43,10 +43,9 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
     spec = this_project.spec(overrides)
     look_if_moved(this_project.workspace, spec.name)
     step_cache = StepCache(this_project, spec)
+    plan = step_cache.plan()
     is_unchanged = (
-        not refresh
-        and all(planned.state == "done" for planned in step_cache.plan())
-        and not is_owed(this_project.workspace, spec)
+        not refresh and all(planned.state == "done" for planned in plan) and not is_owed(this_project.workspace, spec)
     )
     if not is_unchanged:
         from flows.local_run import carry_round
@@ -54,13 +53,9 @@ def command(project: str, overrides: tuple[str, ...], refresh: tuple[str, ...], 
         if step_cache.store:
             step_cache.store.check()  # before a server is started
         carry_round(this_project, spec.name, list(overrides), list(refresh))
-    _tell(
-        this_project,
-        StepCache(this_project, spec) if not is_unchanged else step_cache,
-        as_json,
-        markdown,
-        ran=not is_unchanged,
-    )
+        step_cache = StepCache(this_project, spec)
+        plan = step_cache.plan()
+    _tell(summary(this_project, step_cache, plan, ran=not is_unchanged), as_json, markdown)
 
 
 def _check_refresh(refresh: tuple[str, ...]) -> None:
@@ -71,11 +66,8 @@ def _check_refresh(refresh: tuple[str, ...]) -> None:
             raise click.BadParameter(f"no step {name!r}: one of {', '.join(BY_NAME)}", param_hint="--refresh")
 
 
-def _tell(project: Project, step_cache: StepCache, as_json: bool, markdown: bool, ran: bool) -> None:
+def _tell(document: dict[str, Any], as_json: bool, markdown: bool) -> None:
     """Print the summary with results, decision and reasons; exit with 3 if the verdict was to keep the champion."""
-    from flows.console.summary import print_summary, summary, verdict_markdown
-
-    document: dict[str, Any] = summary(project, step_cache, ran)
     if as_json:
         options.print_json(document)
     elif markdown:

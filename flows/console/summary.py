@@ -4,34 +4,36 @@ from __future__ import annotations
 
 import contextlib
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from models.errors import one_line
 from models.pipeline.records import StepRecord
+from models.pipeline.steps import PlannedStep
 from models.readable import readable
 from models.training.costs.summary import of_results
 from models.training.search_space import shown
 from tasks.host.workspace import Project
-from tasks.loop.lifecycle import SPEC_FILE
-from tasks.loop.loop import Loop
 from tasks.loop.loop_pages import PAGE_OF_STEP, page_of
 from tasks.loop.step_cache import StepCache
 from tasks.platform.report_pages import address_of
 from tasks.platform.services import loop_address
-from tasks.state.outbox import LOOP_RUN
+from tasks.state.outbox import LOOP_RUN, SPEC_FILE
+
+if TYPE_CHECKING:
+    from tasks.loop.loop import Loop
 
 _OUTCOMES = {"promote": "promoted", "keep": "not promoted"}
 # An underscore within a word, such as in test_f1, is no emphasis.
 _MARKUP = re.compile(r"[\\`*\[\]<>|~#!$&]|(?<![^\W_])_|_(?![^\W_])|^[-+](?=\s)|^\d+[.)]")
 
 
-def summary(project: Project, step_cache: StepCache, ran: bool) -> dict[str, Any]:
+def summary(project: Project, step_cache: StepCache, plan: Sequence[PlannedStep], ran: bool) -> dict[str, Any]:
     """Return the results of the project's last loop as plain data; `ran` is false if every step was done before."""
-    plan, latest = step_cache.plan(), step_cache.records.latest
+    latest = step_cache.records.latest
     # A source that changed while the loop ran is planned for the next one, and has no records yet.
     records = {planned.step: planned.record or (latest(planned.step) if ran else None) for planned in plan}
     results = {step: record.result if record else {} for step, record in records.items()}

@@ -15,8 +15,13 @@ from models.project_spec.blocks import Kind
 from models.project_spec.references import FamilyPart, NetSort, is_own_code, resolve, sort_of_net
 from models.project_spec.search import Dimension
 
-OPTIMISERS = ("torch._dynamo", "torch.distributed.optim")
-"""What the first optimiser of torch imports: 1.3 s of CPU, which trees and linear models do not need."""
+BATCH_ENGINE = (
+    "torch._dynamo",
+    "torch.distributed.optim",
+    "models.distributed.parallel",
+    "models.training.checkpoints.shards",
+)
+"""What the first optimiser, plans and checkpoints of ranks import: trees and linear models need none of it."""
 OBJECTIVE = "model.objective"
 """The path of the objective of trees, which is searched where the goal is the absolute error."""
 BAG_S = 20.0
@@ -84,7 +89,7 @@ class CatalogueEntry:
     """(jobs of equal settings, preparation) -> each trained model as a GraphBuilder, and the name of its output."""
     weights: str = "weights.safetensors"
     """The file of the weights in a job's folder."""
-    modules: tuple[str, ...] = OPTIMISERS
+    modules: tuple[str, ...] = BATCH_ENGINE
     """What a training imports beside torch, once for all children of the fork server."""
     libraries: tuple[str, ...] = ()
     """Those that decide the result beside torch."""

@@ -10,17 +10,19 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeGuard
 
 import torch
 from torch import nn
-from torch.distributed.tensor import DTensor, distribute_tensor
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from models.errors import UserCodeError
+
+if TYPE_CHECKING:
+    from torch.distributed.tensor import DTensor
 
 _aten = torch.ops.aten
 _RANDOM = (_aten.normal_.default, _aten.uniform_.default)
@@ -146,12 +148,12 @@ class NetDraft:
             _put(tensor, _drawn(self.recipes[name], tensor, seed(name)))
 
         tensors = dict(_tensors(self.net))
-        whole = [name_and_tensor for name_and_tensor in tensors.items() if not isinstance(name_and_tensor[1], DTensor)]
+        whole = [name_and_tensor for name_and_tensor in tensors.items() if not _is_spread(name_and_tensor[1])]
         with ThreadPoolExecutor(max(1, threads)) as pool:
             for future in [pool.submit(put, *name_and_tensor) for name_and_tensor in whole]:
                 future.result()
         for name, tensor in tensors.items():
-            if isinstance(tensor, DTensor):
+            if _is_spread(tensor):
                 put(name, tensor)
 
 
@@ -190,6 +192,10 @@ def _aliases(net: nn.Module) -> list[str]:
     return sorted({*everything} - {name for name, _ in net.named_parameters()})
 
 
+def _is_spread(tensor: Any) -> TypeGuard[DTensor]:
+    return hasattr(tensor, "device_mesh")
+
+
 def _number(tensor: torch.Tensor) -> int:
     return int(StorageWeakRef(tensor.untyped_storage()).cdata)  # type: ignore[no-untyped-call]
 
@@ -207,7 +213,9 @@ def _drawn(recipe: Recipe, like: torch.Tensor, seed: int) -> torch.Tensor:
 
 @torch.no_grad()
 def _put(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    if isinstance(tensor, DTensor):
+    if _is_spread(tensor):
+        from torch.distributed.tensor import distribute_tensor
+
         values = values.to(tensor.to_local().device)
         # Each rank cuts its own part, without a message: all have drawn the same.
         values = distribute_tensor(values, tensor.device_mesh, tensor.placements, src_data_rank=None).to_local()

@@ -17,6 +17,7 @@ from typing import Any
 from models.errors import DataError, UsageError
 from models.files import Hashes
 from models.project_spec.data import SqlQuery
+from models.sources.address import expanded
 from models.sources.source import Arrival, Fetch, LastIngest, Loaded, Parts, Source
 
 FORM = "{sql: a query, at: the address of a database}"
@@ -79,14 +80,15 @@ def identity(source: Source, hashes: Hashes, last: Parts | None) -> Parts:
     part = f"query:{query.at}"
     if last is not None:
         return {part: last.get(part)}
-    from models.sources.databases.databases import opened
+    from models.sources.databases.databases import database_of, opened
 
+    url = expanded(query.at)
+    file = None if query.cursor is not None else database_of(url, source.text).file(url, source.base)
+    if file is not None and file.is_file():
+        return {part: {"file": hashes.of(file), "log": _log_hash(file, hashes)}}
     with opened(query.at, source.base, source.text) as (database, session):
         if query.cursor is not None:
             return {part: cursor_state(query, database, session)}
-        file = database.file(_url(query), source.base)
-        if file is not None:
-            return {part: {"file": hashes.of(file), "log": _log_hash(file, hashes)}}
         names = session.schema(query.sql).names
         num_rows, digest = session.row(database.digest(names).replace("{sql}", query.sql))
         return {part: {"rows": int(num_rows), "hash": str(digest)}}
@@ -160,12 +162,6 @@ def _refused(value: Any, name: str) -> DataError:
         f"data.source.cursor: {name!r} holds {str(value)[:30]!r}, expected a time or date such as 2026-05-31, or a "
         "number: cast it"
     )
-
-
-def _url(query: SqlQuery) -> str:
-    from models.sources.address import expanded
-
-    return expanded(query.at)
 
 
 def _log_hash(file: Path, hashes: Hashes) -> str:

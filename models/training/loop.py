@@ -6,12 +6,12 @@ import functools
 import math
 import time
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 import torch
 from torch import nn
 
 from models.distributed.dtensor import local, total_norm
-from models.distributed.pipeline import Criterion
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.training.batches.micro_batch import Batch
@@ -24,6 +24,9 @@ from models.training.optimisation.losses import Loss
 from models.training.optimisation.optimisers import clip
 from models.training.optimisation.schedules import is_plateau, learning_rate
 from models.training.session import TrainingSession, open_session
+
+if TYPE_CHECKING:
+    from models.distributed.pipeline import Criterion
 
 Report = Callable[[EpochReport], bool]
 Step = Callable[[torch.Tensor | StreamOrder, int, int], torch.Tensor]

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import TYPE_CHECKING, Any, NoReturn
 
 import torch
 from torch import nn
@@ -16,7 +16,6 @@ from torch import nn
 from models.data.preparation import Preparation
 from models.distributed.dtensor import spread_optimiser
 from models.distributed.order import SampleOrder, seed_of
-from models.distributed.parallel import ParallelizedNet, Warmup, builds_in_shards, make_plan
 from models.distributed.precision import LossScaler
 from models.distributed.world import World
 from models.errors import TrainingError
@@ -32,7 +31,6 @@ from models.training.batches.own_augment import OwnAugmentation
 from models.training.checkpoints.checkpoint import newest, read_meta
 from models.training.checkpoints.finished import difference, identity
 from models.training.checkpoints.saver import CheckpointSaver, own_part
-from models.training.checkpoints.shards import StoredCheckpoint
 from models.training.checkpoints.state import (
     Checkpointable,
     Progress,
@@ -57,6 +55,10 @@ from models.training.optimisation.fine_tuning import freeze, load_origin
 from models.training.optimisation.losses import Loss, make_loss
 from models.training.optimisation.optimisers import make_optimiser
 from models.training.optimisation.pretrain import LOSS, MaskingScheme, reconstructor
+
+if TYPE_CHECKING:
+    from models.distributed.parallel import ParallelizedNet, Warmup
+    from models.training.checkpoints.shards import StoredCheckpoint
 
 
 @dataclass(frozen=True)
@@ -162,6 +164,8 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
         TrainingError: The checkpoint belongs to another job.
         UsageError, UserCodeError, DataError: The net, the metric or the data does not match the spec.
     """
+    from models.distributed.parallel import make_plan
+
     job, world = with_choices(job, world), world.under(job.train)
     preparation = Preparation.load(job.prepared)
     train, validation = (part.to(world.device) for part in open_examples(job, preparation))
@@ -211,6 +215,8 @@ def _draft(job: TrainingJob, preparation: Preparation, world: World) -> NetDraft
     Raises:
         TrainingError: The plan cannot fit; nothing was allocated for a net of the catalogue.
     """
+    from models.distributed.parallel import builds_in_shards
+
     drafted = draft_net(job.model, Sizes.of(preparation, job.model.net), job.project)
     is_pretraining = job.stage == "pretrain"
     if not is_pretraining:
@@ -301,6 +307,8 @@ def _resume(session: TrainingSession) -> None:
     if last is None:
         return
     checkpoint, meta = last
+    from models.training.checkpoints.shards import StoredCheckpoint
+
     stored, scalars = StoredCheckpoint(checkpoint), meta["scalars"]
     weights, _ = take_tensors(session.net, session.optimiser)
     _refuse_another_net(checkpoint, stored, weights, world)

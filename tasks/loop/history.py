@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from sqlalchemy import func, select
 
 from models.errors import StoreError
+from models.pipeline.keys import key_of
 from models.project_spec.blocks import Spec
 from models.triggers.signal import PastLoop, ProjectHistory
 from tasks.host import database, processes
@@ -18,6 +19,7 @@ from tasks.host.leases import is_leased
 from tasks.host.locks import tried
 from tasks.host.tables import decisions, loops, outbox
 from tasks.host.workspace import Project, Workspace
+from tasks.state.outbox import undelivered
 from tasks.state.predictions import new_labels
 
 if TYPE_CHECKING:
@@ -265,3 +267,23 @@ def _decided(state: Path, since: float) -> dict[str, Any]:
     open_approval = [row.signal for row in rows if row.action == "ask" and row.at > since]
     settled_signals = frozenset(row.signal for row in rows if row.action != "wait" or row.until is None)
     return {"signals": settled_signals, "open_approval": open_approval[-1] if open_approval else None}
+
+
+def intent_of(spec: Spec) -> str:
+    """Return the hash of a loop's spec: an interrupted loop is continued only by a loop with the same hash."""
+    return key_of(spec.model_dump(mode="json"))
+
+
+def is_owed(workspace: Workspace, spec: Spec) -> bool:
+    """Return whether the project's last loop still needs the reaper: its state is open, or its log is undelivered.
+
+    Only the loop's state and the outbox are read. A loop that was killed after its last step has no step left to run,
+    but its runs must not stay open or failed forever.
+    """
+    state = workspace.state / "projects" / spec.name
+    loop_state = last_loop(state)
+    if loop_state is None or is_running(state, loop_state):
+        return False
+    if loop_state.state == "running" or (loop_state.state not in OVER and loop_state.intent == intent_of(spec)):
+        return True
+    return bool(undelivered(state))

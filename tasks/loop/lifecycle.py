@@ -12,7 +12,6 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from models.errors import LeaseLostError, StoreError
-from models.pipeline.keys import key_of
 from models.pipeline.parameters import set_parameters
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import read_spec
@@ -27,7 +26,7 @@ from tasks.host.processes import OWNER
 from tasks.host.workspace import Project, Workspace
 from tasks.loop.champion import hear, look_after_loop
 from tasks.loop.dvc_results import show_in_dvc
-from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, is_running, last_loop, lease_of, save_loop
+from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, intent_of, is_running, last_loop, lease_of, save_loop
 from tasks.loop.loop import TORCH_STEPS, Loop, Reporter, SilentReporter
 from tasks.loop.machine_samples import MachineSamples
 from tasks.loop.outcome import conclude, conclude_killed, outcome_of
@@ -38,13 +37,11 @@ from tasks.mlflow.lost_store import refuse_lost
 from tasks.mlflow.provenance import source_tags
 from tasks.ranks.places import checked_spec
 from tasks.state.ingest_segments import receive
-from tasks.state.outbox import LOOP_RUN, Outbox, waiting_loops
+from tasks.state.outbox import LOOP_RUN, SPEC_FILE, Outbox, waiting_loops
 from tasks.state.step_store import highest_epoch
 
 HANDOVER_S = 2 * TTL_S
 """The longest time from a SIGTERM to the end of a lease: a pod may renew it until Kubernetes kills it after 30 s."""
-SPEC_FILE = "spec.json"
-"""The artifact of a run with its whole spec, defaults included."""
 CLEANUP_S = 5.0
 """The longest time for which a clean-up holds a project of which no loop runs."""
 
@@ -210,11 +207,6 @@ def name_loop(project: Project, overrides: Sequence[str] = ()) -> str:
     if before and before.state not in OVER and before.intent == intent_of(spec):
         return before.loop_id
     return new_loop_id(spec.name)
-
-
-def intent_of(spec: Spec) -> str:
-    """Return the hash of a loop's spec: an interrupted loop is continued only by a loop with the same hash."""
-    return key_of(spec.model_dump(mode="json"))
 
 
 def _open_loop_state(

@@ -22,7 +22,7 @@ from pathlib import Path
 
 from models.errors import LooplineError, StoreError
 from models.files import read_json, storing
-from models.project_spec.blocks import NAME_PATTERN, Spec, Train
+from models.project_spec.blocks import NAME_PATTERN, Train
 from models.training.job import JOB_FILE, RESULT_FILE
 from tasks.gc import half_written
 from tasks.gc.candidates import discard
@@ -33,7 +33,6 @@ from tasks.host.processes import OWNER
 from tasks.host.server_access import elsewhere
 from tasks.host.workspace import Workspace
 from tasks.loop.history import LOOP_LOCK, OVER, LoopRecord, is_running, last_loop, lease_of, save_loop
-from tasks.loop.lifecycle import intent_of
 from tasks.loop.outcome import conclude_killed
 from tasks.loop.runners import dead_runners, remove_runners
 from tasks.mlflow import registry_reader
@@ -43,7 +42,7 @@ from tasks.prefect.prefect_server import PrefectServer, is_working
 from tasks.prefect.worker import pool_of
 from tasks.ranks.launcher import cancel_left
 from tasks.ranks.places import find_place
-from tasks.state.outbox import Outbox, undelivered, waiting_loops
+from tasks.state.outbox import Outbox, waiting_loops
 from tasks.state.workspace_id import workspace_id
 from tasks.tools.optuna_study import STUDY_FILE, fail_open_trials
 
@@ -76,21 +75,6 @@ def reap(workspace: Workspace, only: str | None = None) -> list[str]:
     if only is None:
         lines += _delivered(workspace)
     return lines
-
-
-def is_owed(workspace: Workspace, spec: Spec) -> bool:
-    """Return whether the project's last loop still needs the reaper: its state is open, or its log is undelivered.
-
-    Only the loop's state and the outbox are read. A loop that was killed after its last step has no step left to run,
-    but its runs must not stay open or failed forever.
-    """
-    state = workspace.state / "projects" / spec.name
-    loop_state = last_loop(state)
-    if loop_state is None or is_running(state, loop_state):
-        return False
-    if loop_state.state == "running" or (loop_state.state not in OVER and loop_state.intent == intent_of(spec)):
-        return True
-    return bool(undelivered(state))
 
 
 def _project(workspace: Workspace, state: Path, cancelled: str) -> Iterator[str]:

@@ -21,6 +21,8 @@ if TYPE_CHECKING:
     from tasks.host.leases import Lease
 
 LOOP_RUN = "loop"
+SPEC_FILE = "spec.json"
+"""The artifact of a loop's run with its whole spec, defaults included."""
 LOG, STOP = "log", "stop"
 PAGE_ONLY = (LOG, STOP)
 """The operations that MLflow does not get: what a loop reports, and a person's request to stop it."""

@@ -16,7 +16,7 @@ import psutil
 import pytest
 
 from models.errors import TrainingError, UserCodeError
-from models.nets.catalogue import OPTIMISERS
+from models.nets.catalogue import BATCH_ENGINE
 from models.training.checkpoints.weights import weights_sha256
 from models.training.job import WEIGHTS_FILE
 from tasks.loop import jobs
@@ -394,7 +394,7 @@ def test_only_what_a_net_needs_is_imported_and_once(make_job, monkeypatch):
         assert asked == ["start", "wait"]
         for folder in ("one", "two"):
             pool.run(make_job(folder=folder, arguments={"hidden": 8}, epochs=1))
-        assert asked[2:] == [*OPTIMISERS, "start", "wait", "start", "wait"]
+        assert asked[2:] == [*BATCH_ENGINE, "start", "wait", "start", "wait"]
     asked.clear()
     with RankPool() as pool:
         pool.warm(["trees", "mlp"])

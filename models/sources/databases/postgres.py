@@ -5,15 +5,18 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 
 from models.errors import DataError
-from models.sources.databases import database
+from models.sources.databases import adbc, database
 from models.sources.databases.database import BATCH_ROWS, CONNECT_S, Database, double_quoted
 from models.sources.databases.plain_types import decimal_type, plain, refused
 from models.sources.read import refuse_shared_names
+
+if TYPE_CHECKING:
+    from adbc_driver_manager import AdbcConnection
 
 _AS_TEXT = {"uuid", "json", "jsonb"}
 _PARTS = {
@@ -28,38 +31,36 @@ _TYPE, _MODIFIER = b"POSTGRESQL:type", b"POSTGRESQL:typmod"
 class PostgresSession:
     """A transaction of Postgres that sees one moment."""
 
-    def __init__(self, cursor: Any) -> None:
-        self._cursor = cursor
+    def __init__(self, connection: AdbcConnection) -> None:
+        self._connection = connection
 
     def schema(self, sql: str) -> pa.Schema:
         """Return the columns of a query; numerics without a declared size are asked for the digits that they need."""
-        declared = self._cursor.adbc_execute_schema(sql)
+        declared = adbc.schema_of(self._connection, sql)
         refuse_shared_names(declared.names, "the query")
         return pa.schema([self._field(field, sql) for field in declared])
 
     def batches(self, sql: str, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         """Yield the rows of a query as they come."""
-        declared = self._cursor.adbc_execute_schema(sql)
+        declared = adbc.schema_of(self._connection, sql)
         columns = ", ".join(
             f"{name}::text as {name}" if _type_of(field) in _AS_TEXT else name
             for field in declared
             for name in [double_quoted(field.name)]
         )
         self._limit(database.READ_S)
-        self._cursor.execute(f"select {columns} from ({sql}\n) as q")
-        for batch in self._cursor.fetch_record_batch():
-            for start in range(0, batch.num_rows, BATCH_ROWS):
-                yield plain(batch.slice(start, BATCH_ROWS), schema)
+        with adbc.reader_of(self._connection, f"select {columns} from ({sql}\n) as q") as rows:
+            for batch in rows:
+                for start in range(0, batch.num_rows, BATCH_ROWS):
+                    yield plain(batch.slice(start, BATCH_ROWS), schema)
 
     def row(self, sql: str) -> tuple[Any, ...]:
         """Return the one row of a query."""
         self._limit(database.QUESTION_S)
-        self._cursor.execute(sql)
-        row = self._cursor.fetchone()
-        return tuple(row)
+        return adbc.row_of(self._connection, sql)
 
     def _limit(self, timeout_s: float) -> None:
-        self._cursor.execute(f"set local statement_timeout = {int(timeout_s * 1000)}")
+        adbc.run(self._connection, f"set local statement_timeout = {int(timeout_s * 1000)}")
 
     def _field(self, field: pa.Field, sql: str) -> pa.Field:
         declared, name = _type_of(field), double_quoted(field.name)
@@ -96,17 +97,14 @@ class PostgresSession:
 def connect(url: str, base: Path) -> Iterator[PostgresSession]:
     """Open a transaction that only reads, of one moment, on a server."""
     del base
-    import adbc_driver_postgresql.dbapi as driver
+    import adbc_driver_postgresql as driver
 
     if "connect_timeout" not in url:
         url += f"{'&' if '?' in url else '?'}connect_timeout={CONNECT_S}"
     address = "postgresql://" + url.partition("://")[2]
-    with (
-        contextlib.closing(driver.connect(address)) as connection,
-        contextlib.closing(connection.cursor()) as cursor,
-    ):
-        cursor.execute("set transaction isolation level repeatable read, read only")
-        yield PostgresSession(cursor)
+    with adbc.connected(driver.connect(address)) as connection:
+        adbc.run(connection, "set transaction isolation level repeatable read, read only")
+        yield PostgresSession(connection)
 
 
 def digest(names: list[str]) -> str:

@@ -6,16 +6,21 @@ import contextlib
 import re
 from collections.abc import Generator, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pyarrow as pa
 
 from models.errors import DataError
+from models.sources.databases import adbc
 from models.sources.databases.database import BATCH_ROWS, Database, double_quoted, existing_file, file_of
 from models.sources.databases.plain_types import plain
 from models.sources.read import refuse_shared_names
 
+if TYPE_CHECKING:
+    from adbc_driver_manager import AdbcConnection
+
+_BATCHES = {"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)}
 _MISFIT = re.compile(r"Type mismatch in column (\d+): expected (\w+) but got (\S+)")
 _WORDS = {"INT64": "whole numbers", "DOUBLE": "numbers", "BINARY": "bytes"}
 
@@ -23,22 +28,21 @@ _WORDS = {"INT64": "whole numbers", "DOUBLE": "numbers", "BINARY": "bytes"}
 class SqliteSession:
     """A transaction of SQLite that sees one moment."""
 
-    def __init__(self, connection: Any) -> None:
+    def __init__(self, connection: AdbcConnection) -> None:
         self._connection = connection
 
     def schema(self, sql: str) -> pa.Schema:
         """Return the columns of a query, as its first rows are."""
-        with self._run(sql) as cursor:
-            refuse_shared_names(cursor.fetch_record_batch().schema.names, "the query")
-        with self._run(_wrapped(sql)) as cursor:
-            schema: pa.Schema = cursor.fetch_record_batch().schema
-            return schema
+        with adbc.reader_of(self._connection, sql, **_BATCHES) as rows:
+            refuse_shared_names(rows.schema.names, "the query")
+        with adbc.reader_of(self._connection, _wrapped(sql), **_BATCHES) as rows:
+            return rows.schema
 
     def batches(self, sql: str, schema: pa.Schema) -> Generator[pa.RecordBatch]:
         """Yield the rows of a query as they come."""
-        with self._run(_wrapped(sql)) as cursor:
+        with adbc.reader_of(self._connection, _wrapped(sql), **_BATCHES) as rows:
             try:
-                for batch in cursor.fetch_record_batch():
+                for batch in rows:
                     yield plain(batch, schema)
             except OSError as error:
                 if (match := _MISFIT.search(str(error))) is None:
@@ -53,16 +57,7 @@ class SqliteSession:
 
     def row(self, sql: str) -> tuple[Any, ...]:
         """Return the one row of a query."""
-        with self._run(sql) as cursor:
-            return tuple(cursor.fetchone())
-
-    @contextlib.contextmanager
-    def _run(self, sql: str) -> Iterator[Any]:
-        """Run a query on a cursor of its own: one that gets the same text again goes on where it was (ADBC 1.13)."""
-        with contextlib.closing(self._connection.cursor()) as cursor:
-            cursor.adbc_statement.set_options(**{"adbc.sqlite.query.batch_rows": str(BATCH_ROWS)})
-            cursor.execute(sql)
-            yield cursor
+        return adbc.row_of(self._connection, sql)
 
 
 def _wrapped(sql: str) -> str:
@@ -73,10 +68,10 @@ def _wrapped(sql: str) -> str:
 @contextlib.contextmanager
 def connect(url: str, base: Path) -> Iterator[SqliteSession]:
     """Open a file for reading alone."""
-    import adbc_driver_sqlite.dbapi as driver
+    import adbc_driver_sqlite as driver
 
     path = existing_file(url, base)
-    with contextlib.closing(driver.connect(f"file:{quote(str(path))}?mode=ro")) as connection:
+    with adbc.connected(driver.connect(f"file:{quote(str(path))}?mode=ro")) as connection:
         yield SqliteSession(connection)
 
 

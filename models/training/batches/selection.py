@@ -34,7 +34,31 @@ def sampled_rows(num: int, most: int, generator: torch.Generator) -> torch.Tenso
     return torch.cat(some)
 
 
-def learnt_rows(most: int | None, seed: int, num: int, groups: torch.Tensor | None = None) -> torch.Tensor | None:
+def with_every_class(rows: torch.Tensor, classes: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+    """Return sampled rows, and of each class that none of them has, its share of all rows: at least one.
+
+    Args:
+        rows: The positions of the sample, int64.
+        classes: The class of each row, from 0 on (row,).
+        generator: Draws the rows that are added.
+    """
+    counts = torch.bincount(classes.long())
+    lacking = (counts > 0) & (torch.bincount(classes[rows].long(), minlength=len(counts)) == 0)
+    added = [rows]
+    for label in torch.nonzero(lacking).flatten().tolist():
+        places = torch.nonzero(classes == label).flatten()
+        count = max(1, len(rows) * len(places) // len(classes))
+        added.append(places[torch.randperm(len(places), generator=generator)[:count]])
+    return torch.cat(added).sort().values if len(added) > 1 else rows
+
+
+def learnt_rows(
+    most: int | None,
+    seed: int,
+    num: int,
+    groups: torch.Tensor | None = None,
+    classes: torch.Tensor | None = None,
+) -> torch.Tensor | None:
     """Return the positions of the training rows that `train.rows` leaves, int64, ascending; None if it leaves all.
 
     Args:
@@ -42,12 +66,14 @@ def learnt_rows(most: int | None, seed: int, num: int, groups: torch.Tensor | No
         seed: Of the training.
         num: Number of training rows.
         groups: Of a ranking the group of each row (row,), none of which is divided.
+        classes: The class of each row (row,), if it has one; none is left out.
     """
     if most is None or num <= most:
         return None
     generator = torch.Generator().manual_seed(seed_of("rows", seed))
     if groups is None:
-        return sampled_rows(num, most, generator)
+        rows = sampled_rows(num, most, generator)
+        return rows if classes is None else with_every_class(rows, classes, generator)
     different, places = torch.unique(groups, return_inverse=True)
     chosen = sampled_rows(len(different), max(1, len(different) * most // num), generator)
     return torch.nonzero(torch.isin(places, chosen)).flatten()

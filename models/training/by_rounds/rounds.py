@@ -28,7 +28,6 @@ from models.training.batches.example_set import ExampleSet
 from models.training.batches.examples import open_examples
 from models.training.checkpoints.checkpoint import CheckpointDraft, write_alone
 from models.training.checkpoints.finished import identity, write_result
-from models.training.checkpoints.shards import StoredCheckpoint
 from models.training.checkpoints.state import Progress
 from models.training.choices import cpu_despite_gpu
 from models.training.costs.counters import device_clock, peak_memory_mb, reset_peak
@@ -179,6 +178,8 @@ class _Training:
         last = last_checkpoint(self._job, World())
         if last is None:
             return Progress()
+        from models.training.checkpoints.shards import StoredCheckpoint
+
         folder, meta = last
         stored = {name: part.numpy().tobytes() for name, part in StoredCheckpoint(folder).read().items()}
         progress = Progress(**meta["progress"])

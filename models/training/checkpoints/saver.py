@@ -9,11 +9,10 @@ from pathlib import Path
 from typing import Any, Self
 
 import torch
-from torch.distributed.tensor import DTensor
 
+from models.distributed.dtensor import is_spread
 from models.distributed.world import World
 from models.training.checkpoints.checkpoint import CheckpointDraft, Tensors, write_alone
-from models.training.checkpoints.shards import StoredCheckpoint, write_together
 from models.training.checkpoints.state import stage
 
 # The assumed cost of a checkpoint before the first one.
@@ -103,11 +102,11 @@ class CheckpointSaver:
             StoreError: The disk is full or cannot be written.
         """
         self.settle()
-        is_apart = bool(best) and (
-            not self._world.is_first or any(isinstance(tensor, DTensor) for tensor in best.values())
-        )
+        is_apart = bool(best) and (not self._world.is_first or any(map(is_spread, best.values())))
         if self._group is None or not any(self._world.gather(is_apart)):
             return best
+        from models.training.checkpoints.shards import StoredCheckpoint, write_together
+
         draft = CheckpointDraft(self._folder.with_name(".best"), 0, {}, keep=1)
         write_together(draft, best, self._group)
         if not self._world.is_first:
@@ -122,6 +121,8 @@ class CheckpointSaver:
             if self._group is None:
                 write_alone(draft, tensors)
             else:
+                from models.training.checkpoints.shards import write_together
+
                 write_together(draft, tensors, self._group)
             self.last = draft.final
         except BaseException as error:  # noqa: BLE001  settle() raises it
@@ -136,6 +137,6 @@ def own_part(tensors: Tensors, world: World) -> Tensors:
     """
     if world.size == 1:
         return tensors
-    names_of_ranks = world.gather([name for name, value in tensors.items() if not isinstance(value, DTensor)])
+    names_of_ranks = world.gather([name for name, value in tensors.items() if not is_spread(value)])
     before = {name for names in names_of_ranks[: world.rank] for name in names}
     return {name: value for name, value in tensors.items() if name not in before}

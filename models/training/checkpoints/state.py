@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 import numpy as np
 import torch
@@ -13,7 +13,9 @@ from torch import nn
 from models.distributed.dtensor import is_spread, local, part_of
 from models.distributed.order import seed_of
 from models.errors import UserCodeError
-from models.training.checkpoints.shards import StoredCheckpoint
+
+if TYPE_CHECKING:
+    from models.training.checkpoints.shards import StoredCheckpoint
 
 Tensors = dict[str, torch.Tensor]
 Scalars = dict[str, float]

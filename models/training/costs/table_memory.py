@@ -20,8 +20,9 @@ from models.project_spec.references import NetSort, sort_of_net
 if TYPE_CHECKING:
     from models.data.preparation import Preparation
 
-OTHERS = 0.8e9
-"""Bytes of the loop's own process and of the one that holds torch for its children: .85 GB at 4e6 rows."""
+OTHERS, MOST_OF_OTHERS = 0.8e9, 0.8
+"""Bytes of the other processes of a loop (its own .27 GB at 4e6 rows, the one that holds torch for its children .24, a
+server .17, and what a fit imports, .1), and the largest share of a small memory that is left to them."""
 LEAST_CELLS = 1 << 24
 """Cells below which nothing is looked at: a gigabyte at most."""
 
@@ -98,7 +99,7 @@ def check_fits(spec: Spec, size: FitSize, base: Path) -> None:
         return
     nets = [net_name(net, spec.data.kind) for net in families_of(spec)]
     memory = usable_memory()
-    left = memory - min(OTHERS, memory / 2)
+    left = memory - min(OTHERS, MOST_OF_OTHERS * memory)
     needs = {net: fit_bytes(net, size, base, is_refit=spec.train.refit) for net in nets}
     too_large = {net: needed for net, needed in needs.items() if needed > left}
     if not too_large:

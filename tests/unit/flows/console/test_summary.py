@@ -32,6 +32,11 @@ def step_cache_of(project: Project, *overrides: str) -> StepCache:
     return StepCache(project, read_spec(project.spec_path, overrides))
 
 
+def _summary(project: Project, ran: bool) -> dict[str, Any]:
+    step_cache = step_cache_of(project)
+    return summary(project, step_cache, step_cache.plan(), ran)
+
+
 def record_all(project: Project, value: float, finished: float, *overrides: str) -> None:
     """Records of a whole loop whose model reached `value`."""
     step_cache = step_cache_of(project, *overrides)
@@ -72,7 +77,7 @@ def record_all(project: Project, value: float, finished: float, *overrides: str)
 
 def test_the_summary_tells_what_was_found_and_decided(project: Project) -> None:
     record_all(project, 0.9, 1)
-    told = summary(project, step_cache_of(project), ran=True)
+    told = _summary(project, ran=True)
     assert (told["decision"], told["metric"], told["value"]) == ("promote", "accuracy", 0.9)
     assert told["metrics"] == {"test_f1": 0.9, "val_loss": 0.5}
     assert (told["version"], told["dataset"], told["trials"]) == ("1", "abc.dir", 3)
@@ -86,21 +91,20 @@ def test_a_loop_is_told_though_its_source_changed_meanwhile(project: Project) ->
     record_all(project, 0.9, 1)
     rows = project.folder / project.spec().data.source
     rows.write_bytes(rows.read_bytes() + b"\n")
-    told = summary(project, step_cache_of(project), ran=True)
+    told = _summary(project, ran=True)
     assert (told["decision"], told["loop_id"]) == ("promote", "tiny-1")
 
 
 def test_a_spec_gone_back_to_is_told_with_its_own_numbers(project: Project) -> None:
     record_all(project, 0.9, 1)
     record_all(project, 0.5, 2, "train.lr=0.5")
-    step_cache = step_cache_of(project)
-    assert all(item.state == "done" for item in step_cache.plan())
-    told = summary(project, step_cache, ran=False)
+    assert all(item.state == "done" for item in step_cache_of(project).plan())
+    told = _summary(project, ran=False)
     assert (told["value"], told["version"]) == (0.9, "1")
 
 
 def test_a_project_that_never_ran(project: Project, capsys: pytest.CaptureFixture[str]) -> None:
-    told = summary(project, step_cache_of(project), ran=False)
+    told = _summary(project, ran=False)
     assert (told["decision"], told["champion"], told["card"]) == (None, None, None)
     print_summary(told)
     assert "not judged" in capsys.readouterr().out
@@ -111,7 +115,7 @@ def test_a_person_reads_decision_reason_number_and_place(project: Project, capsy
     card = project.state("tiny") / "card.html"
     card.parent.mkdir(parents=True)
     card.write_text("<html></html>")
-    print_summary(summary(project, step_cache_of(project), ran=True))
+    print_summary(_summary(project, ran=True))
     shown = capsys.readouterr().out
     for words in (
         "tiny version 1: promoted",
@@ -129,7 +133,7 @@ def test_a_person_reads_decision_reason_number_and_place(project: Project, capsy
 
 def test_a_pull_request_reads_outcome_reasons_and_a_table(project: Project) -> None:
     record_all(project, 0.9, 1)
-    text = verdict_markdown({**summary(project, step_cache_of(project), ran=True), "champion_value": 0.875})
+    text = verdict_markdown({**_summary(project, ran=True), "champion_value": 0.875})
     assert text.splitlines() == [
         "## tiny version 1: promoted", "", "- better", "", "| metric | value |", "|---|---|",
         "| accuracy of the challenger | 0.9 |", "| accuracy of the champion | 0.875 |", "| test_f1 | 0.9 |",
@@ -158,7 +162,7 @@ def test_a_text_from_the_data_is_shown_as_it_is_and_makes_no_markup() -> None:
 
 
 def test_a_project_that_never_ran_has_a_verdict_of_one_line(project: Project) -> None:
-    assert verdict_markdown(summary(project, step_cache_of(project), ran=False)) == "## tiny: not judged"
+    assert verdict_markdown(_summary(project, ran=False)) == "## tiny: not judged"
 
 
 def test_the_metrics_are_those_of_the_epoch_that_was_kept() -> None:

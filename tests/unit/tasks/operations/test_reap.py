@@ -21,11 +21,11 @@ from tasks.host.locks import is_held
 from tasks.host.processes import OWNER
 from tasks.host.tables import leases, runners
 from tasks.host.workspace import Workspace
-from tasks.loop.history import LOOP_LOCK, LoopRecord, last_loop, lease_of, read_loops, save_loop
+from tasks.loop.history import LOOP_LOCK, LoopRecord, is_owed, last_loop, lease_of, read_loops, save_loop
 from tasks.loop.lifecycle import open_stage
 from tasks.loop.outcome import conclude_killed
 from tasks.loop.runners import dead_runners
-from tasks.operations.reap import is_owed, reap
+from tasks.operations.reap import reap
 from tasks.prefect import events, flow_runs, prefect_server
 from tasks.ranks.launcher import key_of_folder, name_of
 from tasks.state.outbox import LOOP_RUN, Outbox

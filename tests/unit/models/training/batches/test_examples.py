@@ -133,6 +133,29 @@ def test_the_groups_of_a_ranking_are_sampled_whole():
     assert len(rows) == 30
 
 
+@pytest.mark.parametrize("seed", range(3))
+def test_a_sample_of_rows_has_every_class(seed):
+    target = torch.zeros(1000, dtype=torch.int64)
+    target[[7, 500]], target[999] = 2, 3
+    rows, some = learnt_rows(10, seed, 1000, classes=target), learnt_rows(10, seed, 1000)
+    assert rows is not None
+    assert some is not None
+    assert rows.tolist() == sorted({*rows.tolist()})
+    assert torch.bincount(target[rows], minlength=4)[2:].tolist() == [1, 1]
+    assert {*some.tolist()} <= {*rows.tolist()}
+    assert len(rows) == 12
+
+
+def test_a_trials_share_of_the_rows_has_every_class(make_job):
+    job = make_job("table", rows=90)
+    tensors = load_file(job.tensors["train"])
+    tensors["target"] = torch.zeros_like(tensors["target"])
+    tensors["target"][11] = 1
+    save_file(tensors, job.tensors["train"])
+    shares = [opened(job.model_copy(update={"sample": share}))[0].targets() for share in (0.1, 0.3, 0.6)]
+    assert all(target.sum() == 1 for target in shares)
+
+
 def test_a_broken_file_says_which(make_job):
     job = make_job("table")
     job.tensors["train"].write_bytes(job.tensors["train"].read_bytes()[:100])
