@@ -45,7 +45,7 @@ def workspace_light(projects: list[ProjectFacts], services: dict[str, ServiceSum
                 "green",
                 "every project is well"
                 if projects
-                else "there is no project yet: `loopline new`, or New project on its page, makes one",
+                else "there is no project yet: `loopline new`, or the page of all projects, makes one",
             )
         ]
     checks.sort(key=lambda check: RANK[check[0]])
