@@ -42,7 +42,7 @@ def test_a_browser_alone_makes_a_project_and_changes_its_spec(place: Workspace, 
         page.goto(f"http://127.0.0.1:{port}/")
         page.fill("input[name=secret]", token_path(place).read_text().strip())
         page.click("main button")
-        page.click("text=New project")
+        page.get_by_role("link", name="New project").click()
         assert inspector.faults(page) == []
         page.set_input_files("#file", tmp_path / "customers.csv")
         page.click("text=Look at it")
@@ -50,8 +50,8 @@ def test_a_browser_alone_makes_a_project_and_changes_its_spec(place: Workspace, 
         assert inspector.faults(page) == []
         page.click("text=Create the project")
         assert "Commit " in page.inner_text("main")
-        page.click("text=Its page")
-        page.click("text=its spec")
+        page.get_by_role("link", name="Its page").click()
+        page.get_by_role("link", name="its spec").click()
         assert inspector.faults(page) == []
         page.fill("[name='data.split.test']", "much")
         page.click("text=Show the difference")
