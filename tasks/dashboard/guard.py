@@ -108,7 +108,8 @@ def _limited(receive: Receive, path: str) -> Receive:
 
 
 def _too_large(path: str) -> str:
-    cure = "register an address, or use `loopline new NAME --from FILE`" if path == UPLOAD else "send it in parts"
+    cures = {UPLOAD: "register an address, or use `loopline new NAME --from FILE`", TRY: "use `loopline predict`"}
+    cure = next((cure for end, cure in cures.items() if path.endswith(end)), "send it in parts")
     return f"the request is larger than {_most_bytes(path):,} bytes: {cure}"
 
 

@@ -19,6 +19,7 @@ from models.validation.data_profile import SampleRow
 from tasks.dashboard import api
 from tasks.dashboard.data import profile_of
 from tasks.dashboard.data_versions import TAG
+from tasks.dashboard.guard import API_BYTES
 from tasks.dashboard.playground_pool import PlaygroundPool
 from tasks.dashboard.session import checked_form, form_token, logout_token
 from tasks.dashboard.versions import stored_version
@@ -26,7 +27,7 @@ from tasks.host.workspace import Workspace
 from tasks.operations.overview import overview
 from tasks.operations.spec_cache import shows_rows
 
-MOST_FIELDS = 1000
+MOST_FIELDS = 10_000
 """Columns of a form, and those that say what it is."""
 CELL = "cell-"
 """How the names of the fields of columns begin; their numbers follow."""
@@ -55,10 +56,13 @@ def page(request: Request) -> Response:
 
 async def post(request: Request) -> Response:
     """Return the same page with the answer of the version to the sent row."""
-    sent = await checked_form(request, max_files=1, max_fields=MOST_FIELDS)
-    picture = sent.get("picture")
-    content = await picture.read() if isinstance(picture, UploadFile) else b""
-    return await run_in_threadpool(_answered, request, sent, content)
+    sent = await checked_form(request, 1, MOST_FIELDS, max_field_bytes=API_BYTES)
+    try:
+        picture = sent.get("picture")
+        content = await picture.read() if isinstance(picture, UploadFile) else b""
+        return await run_in_threadpool(_answered, request, sent, content)
+    finally:
+        await sent.close()
 
 
 def _answered(request: Request, sent: FormData, content: bytes) -> Response:
@@ -76,10 +80,9 @@ def _question(
 ) -> PlaygroundRequest:
     if "rows" in sent:
         return PlaygroundRequest(rows=str(sent["rows"]))
-    if sample := rows.get(str(sent.get("row", ""))):
-        return PlaygroundRequest(picture=sample.picture)
     if any(field.control == "file" for field in form.fields):
-        return PlaygroundRequest(picture=base64.b64encode(content).decode())
+        sample = rows.get(str(sent.get("row", "")))
+        return PlaygroundRequest(picture=sample.picture if sample else base64.b64encode(content).decode())
     cells = {field.name: str(sent.get(f"{CELL}{number}", "")) for number, field in enumerate(form.fields)}
     return PlaygroundRequest(cells=cells)
 

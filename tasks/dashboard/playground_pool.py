@@ -20,6 +20,8 @@ from models.serving.registry import RegisteredVersion
 from tasks.host.workspace import Workspace
 
 MOST_AT_ONCE = 2
+MOST_IN_LINE = 4
+"""At work or waiting: each holds a thread of the server, which has other pages to show."""
 WAIT_S = 10.0
 LOAD_S, ANSWER_S = 60.0, 20.0
 """To load a version, which may have to be fetched first, and to answer a request."""
@@ -78,15 +80,27 @@ class PlaygroundProcess:
             line = self._process.stdout.readline()
         finally:
             timer.cancel()
-        if line:
+        if line.endswith("\n"):  # else it was ended while it wrote
             return line, ""
         number = self._process.wait()
         if time.monotonic() - began >= limit_s or number == -signal.SIGXCPU:
             return (
                 "",
-                f"it took longer than {limit_s:g} s and was ended: try fewer rows, or ask again later",
+                f"it took longer than {limit_s:g} s and was ended: try fewer rows, a shorter text, or ask later",
             )
+        if number == -signal.SIGKILL:
+            return "", "its process was killed, as Linux does where memory is short: ask again, or free some memory"
         return "", f"its process ended with {number}: the log of this page's service says more"
+
+
+@contextlib.contextmanager
+def _taken(slots: threading.Semaphore, timeout_s: float) -> Iterator[None]:
+    if not slots.acquire(timeout=timeout_s):
+        raise HTTPException(503, BUSY, {"Retry-After": "5"})
+    try:
+        yield
+    finally:
+        slots.release()
 
 
 class PlaygroundPool:
@@ -94,6 +108,7 @@ class PlaygroundPool:
 
     def __init__(self) -> None:
         self._slots = threading.BoundedSemaphore(MOST_AT_ONCE)
+        self._line = threading.BoundedSemaphore(MOST_IN_LINE)
         self._lock = threading.Lock()
         self._idle: dict[tuple[Path, str, str], PlaygroundProcess] = {}
 
@@ -109,17 +124,13 @@ class PlaygroundPool:
         Raises:
             HTTPException: 503, as many as may run at once are at work.
         """
-        if not self._slots.acquire(timeout=WAIT_S):
-            raise HTTPException(503, BUSY, {"Retry-After": "5"})
-        try:
-            key = (workspace.root, project, version.number)
+        key = (workspace.root, project, version.number)
+        with _taken(self._line, 0), _taken(self._slots, WAIT_S):
             process = self._idle_process(key) or PlaygroundProcess(workspace, project, version)
             try:
                 yield process
             finally:
                 self._keep(key, process)
-        finally:
-            self._slots.release()
 
     def close(self) -> None:
         """End the processes that wait."""

@@ -8,6 +8,7 @@ prediction. It ends with its parent, or after a minute without a request.
 from __future__ import annotations
 
 import contextlib
+import math
 import resource
 import select
 import sys
@@ -29,7 +30,7 @@ IDLE_S = 60.0
 MOST_MEMORY = 4 << 30
 """Bytes of address space."""
 MOST_CPU_S = 60
-"""Seconds of CPU for the model and all requests of one process."""
+"""Seconds of CPU to load the version, and for each request."""
 FAILED = "the model cannot run on these rows; the log of this page's service says why"
 
 
@@ -40,13 +41,18 @@ def main() -> None:
     try:
         version = RegisteredVersion.model_validate_json(sys.stdin.readline())
         folder = bring(workspace, project, version)
-        _limit()
+        _limit(resource.RLIMIT_AS, MOST_MEMORY)
+        _limit(resource.RLIMIT_CORE, 0)
+        with contextlib.suppress(OSError):  # no Linux: of a machine without memory this process ends first
+            Path("/proc/self/oom_score_adj").write_text("1000")
+        _allow_cpu()
         model = LoadedModel(project, version.number, folder)
     except (LooplineError, MemoryError) as error:
         _say(PlaygroundForm(trouble=str(error) or f"the model needs more than {MOST_MEMORY >> 30} GiB of memory"))
         return
     _say(form_of(model.preparation, example(model.preparation)))
     while select.select([sys.stdin], [], [], IDLE_S)[0] and (line := sys.stdin.readline()):
+        _allow_cpu()
         _say(_answered(model, PlaygroundRequest.model_validate_json(line)))
 
 
@@ -58,11 +64,15 @@ def _answered(model: LoadedModel, request: PlaygroundRequest) -> PlaygroundAnswe
         return PlaygroundAnswer(trouble=FAILED)
 
 
-def _limit() -> None:
-    limits = {resource.RLIMIT_AS: MOST_MEMORY, resource.RLIMIT_CPU: MOST_CPU_S, resource.RLIMIT_CORE: 0}
-    for kind, limit in limits.items():
-        with contextlib.suppress(ValueError, OSError):  # of a system that has no such limit, or a lower one
-            resource.setrlimit(kind, (limit, limit))
+def _allow_cpu() -> None:
+    used = resource.getrusage(resource.RUSAGE_SELF)
+    _limit(resource.RLIMIT_CPU, math.ceil(used.ru_utime + used.ru_stime) + MOST_CPU_S)
+
+
+def _limit(kind: int, limit: int) -> None:
+    """Lower a soft limit; at a hard one of CPU Linux kills without SIGXCPU, which tells the parent why."""
+    with contextlib.suppress(ValueError, OSError):  # of a system that has no such limit, or a lower one
+        resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
 
 
 def _say(message: FrozenModel) -> None:

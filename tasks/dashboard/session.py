@@ -26,6 +26,7 @@ from tasks.host.workspace import Workspace
 
 SESSION_S = 7 * 86400
 KEY, LOGGED_IN = "key", "logged_in"
+MOST_FIELD_BYTES = 1 << 20
 
 
 class Sessions:
@@ -70,18 +71,21 @@ def page_form(request: Request, action: str, error: str = "") -> PageForm:
     return PageForm(action, form_token(request, action), error, logout_token(request))
 
 
-async def checked_form(request: Request, max_files: int = 0, max_fields: int = 20) -> FormData:
+async def checked_form(
+    request: Request, max_files: int = 0, max_fields: int = 20, max_field_bytes: int = MOST_FIELD_BYTES
+) -> FormData:
     """Return the sent form, if our own page made it for this session and path.
 
     Args:
         request: The request.
         max_files: How many files it may hold; whoever takes them closes the form.
         max_fields: How many fields it may hold.
+        max_field_bytes: How many bytes each field may hold, unless it is a file.
 
     Raises:
         HTTPException: 403, the form was made elsewhere, for another path, or too long ago.
     """
-    form = await request.form(max_files=max_files, max_fields=max_fields)
+    form = await request.form(max_files=max_files, max_fields=max_fields, max_part_size=max_field_bytes)
     token, key = str(form.get("token", "")), request.session.get(KEY)
     if key is None or not hmac.compare_digest(token.encode(), _token(key, request.url.path).encode()):
         raise HTTPException(403, "This form did not come from this page, or is too old: go back, look again, then ask.")

@@ -22,6 +22,9 @@ print('{{}}', flush=True)
 for line in sys.stdin:
     if "end" in line:
         sys.exit(3)
+    if "killed" in line:
+        print('{{"trou', end="", flush=True)
+        os.kill(os.getpid(), 9)
     if "sleep" in line:
         time.sleep(60)
     print('{{"trouble": "' + str(os.getpid()) + '"}}', flush=True)
@@ -66,9 +69,23 @@ def test_no_more_than_two_are_tried_at_once(
     assert pid(pool, workspace, "1")
 
 
+def test_a_full_line_is_refused_at_once_since_each_waiting_request_holds_a_thread(
+    pool: PlaygroundPool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    del pool
+    monkeypatch.setattr(playground_pool, "MOST_IN_LINE", 1)
+    short = PlaygroundPool()
+    at_work = short.process(workspace, "tiny", RegisteredVersion(number="1"))  # of two slots one is free
+    with at_work, pytest.raises(HTTPException, match="ask again"):
+        pid(short, workspace, "1")
+    assert pid(short, workspace, "1")
+    short.close()
+
+
 def test_a_process_that_ends_or_takes_too_long_is_a_sentence(
     pool: PlaygroundPool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert "ended with 3: the log" in pid(pool, workspace, "1", "end")
+    assert "was killed" in pid(pool, workspace, "1", "killed"), "half a line is no answer"
     monkeypatch.setattr(playground_pool, "ANSWER_S", 0.05)
     assert "took longer than 0.05 s" in pid(pool, workspace, "1", "sleep")
