@@ -46,6 +46,20 @@ class Explanation:
         return {"of": self.of, "base": self.base, "value": self.value, "contributions": self.contributions}
 
 
+def explained_output(
+    answers: Mapping[str, np.ndarray], classes: Sequence[str] | None, row: int
+) -> tuple[str, np.ndarray]:
+    """Return the name of the output that explains a row's prediction, and its values for all rows: float64 (row,).
+
+    It is the probability of the class that the row is predicted to be of, or the predicted number.
+    """
+    values = answers.get(PROBABILITIES, answers.get(PREDICTION))
+    assert values is not None
+    index = list(classes).index(answers[LABEL][row]) if classes else 0
+    of = f"probability_{classes[index]}" if classes else PREDICTION
+    return of, values.reshape(len(values), -1)[:, index].astype(np.float64)
+
+
 def _taken_column(taken: np.ndarray, name: str, columns: Sequence[str]) -> np.ndarray:
     return taken[None, :, :, columns.index(name)]
 
@@ -133,26 +147,21 @@ class Explainer:
             rows: Number of rows.
             answers: The graph's outputs for the whole feed of `question`.
         """
-        values = np.asarray(answers.get(PROBABILITIES, answers.get(PREDICTION)), np.float64)
-        values = values.reshape(len(values), -1)
-        size = len(self._orders) // 2
-        class_values = values[size : size + rows]
-        chosen = [self._classes.index(label) for label in answers[LABEL][size:][:rows]] if self._classes else [0] * rows
-        between = values[size + rows :].reshape(rows, *self._taken.shape[:2], values.shape[1])
-        return [
-            self._explanation(index, values[:size, index], float(class_values[row, index]), between[row, ..., index])
-            for row, index in enumerate(chosen)
-        ]
+        size, explanations = len(self._orders) // 2, []
+        for row in range(rows):
+            of, values = explained_output(answers, self._classes, size + row)
+            between = values[size + rows :].reshape(rows, *self._taken.shape[:2])[row]
+            explanations.append(self._explanation(of, values[:size], float(values[size + row]), between))
+        return explanations
 
-    def _explanation(self, class_index: int, background: np.ndarray, value: float, between: np.ndarray) -> Explanation:
+    def _explanation(self, of: str, background: np.ndarray, value: float, between: np.ndarray) -> Explanation:
         """Compute one row's explanation from its predictions along each path (path, step)."""
         ends = np.full(len(self._orders), value)
         along = np.concatenate([background[self._starts][:, None], between, ends[:, None]], axis=1)
         changes = np.empty_like(along[:, 1:])
         np.put_along_axis(changes, self._orders, np.diff(along, axis=1), axis=1)
-        output_name = f"probability_{self._classes[class_index]}" if self._classes else PREDICTION
         mean = changes.mean(axis=0).tolist()
-        return Explanation(output_name, float(background.mean()), value, dict(zip(self.columns, mean, strict=True)))
+        return Explanation(of, float(background.mean()), value, dict(zip(self.columns, mean, strict=True)))
 
     def _between(self, name: str, rows: np.ndarray) -> np.ndarray:
         background = np.asarray(self._background[name])

@@ -18,6 +18,7 @@ from models.report.bar_chart import Bar, bar_chart
 from models.report.facts import LastLoop, Overview
 from models.report.line_chart import Chart, Line, Mark, line_chart
 from models.report.overview_page import FILTERS, Link
+from models.report.patch_map import patch_map
 from models.report.version_contents import (
     MOST_BARS,
     VersionContents,
@@ -28,7 +29,7 @@ from models.report.version_contents import (
     differing_keys,
     importance_bars,
 )
-from models.serving.playground_form import Control, PlaygroundAnswer, PlaygroundField, PlaygroundForm
+from models.serving.playground_form import Control, Occlusion, PlaygroundAnswer, PlaygroundField, PlaygroundForm
 from models.serving.registry import ChampionMove, RegisteredVersion
 from models.validation.data_profile import SampleRow
 
@@ -155,6 +156,7 @@ def render_playground(
     if answer and answer.explanation:
         bars = [Bar(name, value) for name, value in _largest(answer.explanation.contributions)]
         charts.append(("What each column adds", bar_chart(bars, "What each column adds to the prediction")))
+    charts += [_occlusion_chart(answer, part) for part in answer.occlusions] if answer else []
     return _render(
         "version_try",
         overview.projects[0].name,
@@ -173,6 +175,16 @@ def render_playground(
         pictures=[row for row in samples if row.picture],
         token=tokens[0],
     )
+
+
+def _occlusion_chart(answer: PlaygroundAnswer, occlusion: Occlusion) -> tuple[str, Markup]:
+    """Return the title and the chart of what the parts of a text or a picture add."""
+    if occlusion.parts[0].box:
+        title = f"What each part of the picture adds to {occlusion.of}"
+        return title, patch_map(answer.picture, occlusion.parts, title)
+    title = f"What the words of {occlusion.column} add to {occlusion.of}"
+    largest = sorted(occlusion.parts, key=lambda part: -abs(part.change))[:MOST_BARS]
+    return title, bar_chart([Bar(part.words, part.change) for part in largest], title)
 
 
 def _largest(values: Mapping[str, float]) -> list[tuple[str, float]]:

@@ -5,16 +5,20 @@ from __future__ import annotations
 import base64
 import io
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any
 
 import numpy as np
 
 from models.data.preparation import Preparation
 from models.errors import DataError
+from models.inference.explain import explained_output
 from models.inference.input_schema import InputRows, InputSchema
 from models.inference.loaded_model import LoadedModel
+from models.inference.occlusion import MOST_PARTS, Box, OccludedRows, without_patches, without_words
 from models.inference.portable import PROBABILITY
+from models.inference.predict import Feed
 from models.inference.row_values import number_text
 from models.inputs.image.pictures import FORMATS, PictureShape, is_file, levels_of
 from models.inputs.record import Form
@@ -25,6 +29,8 @@ from models.serving.playground_form import (
     MOST_ROWS,
     Control,
     ExplainedRow,
+    OccludedPart,
+    Occlusion,
     PlaygroundAnswer,
     PlaygroundField,
     PlaygroundForm,
@@ -33,6 +39,8 @@ from models.serving.playground_form import (
 
 MOST_LEVELS = 500
 MOST_WARNINGS = 20
+MOST_MS = 8000.0
+"""Milliseconds that explaining by parts may take; an answer has 20 s in all."""
 Records = Sequence[Mapping[str, Any]]
 
 
@@ -100,15 +108,18 @@ def answer(model: LoadedModel, request: PlaygroundRequest) -> PlaygroundAnswer:
         model.check_finite(prediction)
     except DataError as error:
         columns = [*model.schema.columns, *model.schema.keys]
-        field = next((name for name in columns if f"column {name!r}:" in str(error)), "")
+        places = {name: rf"row \d+, column {re.escape(repr(name))}: " for name in columns}
+        field = next((name for name, place in places.items() if re.match(place, str(error))), "")
         return PlaygroundAnswer(trouble=str(error), field=field)
     records = [{name: _plain(value) for name, value in record.items()} for record in model.records(prediction)]
     explanation, unexplained = _explained(model, rows)
+    occlusions = _occlusions(model, rows)
     return PlaygroundAnswer(
         records=records,
         chances=_chances(records[0]) if len(records) == 1 else {},
         explanation=explanation,
-        unexplained=unexplained,
+        occlusions=occlusions,
+        unexplained="" if occlusions else unexplained,
         warnings=_warnings(model.preparation, rows),
         picture=_SHOWN[model.preparation.kind](rows),
     )
@@ -135,22 +146,31 @@ def _of_picture(schema: InputSchema, image: Image, encoded: str) -> InputRows:
 
 def _exact(content: bytes, image: Image) -> np.ndarray:
     """Return the levels of a file of a picture that has the height and width of the model's pictures."""
-    from PIL import Image as Pictures
-
     where = f"row 1, column {image.column!r}"
-    shape = PictureShape(image.height, image.width, image.channels, "stretch", "white")
-    try:
-        levels = levels_of(content, shape)
-        with Pictures.open(io.BytesIO(content), formats=FORMATS) as picture:
-            width, height = picture.size
-    except ValueError as error:
-        raise DataError(f"{where}: the picture cannot be used, got {error}: send what is expected") from error
+    width, height = _size(content) or (image.width, image.height)
     if (width, height) != (image.width, image.height):
         raise DataError(
             f"{where}: got a picture of {width} x {height} pixels, expected {image.width} x {image.height}: "
             "scale it, or train with data.image.resize"
         )
-    return levels
+    try:
+        return levels_of(content, PictureShape(height, width, image.channels, "stretch", "white"))
+    except ValueError as error:
+        raise DataError(f"{where}: the picture cannot be used, got {error}: send what is expected") from error
+
+
+def _size(content: bytes) -> tuple[int, int] | None:
+    """Return width and height of a file of a picture once it is upright, by its header; None: it has none."""
+    from PIL import ExifTags
+    from PIL import Image as Pictures
+
+    try:
+        with Pictures.open(io.BytesIO(content), formats=FORMATS) as picture:
+            width, height = picture.size
+            is_turned = picture.getexif().get(ExifTags.Base.Orientation, 1) >= 5
+    except Exception:  # noqa: BLE001 - Pillow's readers raise many types; reading the whole file says what is wrong
+        return None
+    return (height, width) if is_turned else (width, height)
 
 
 def _plain(value: Any) -> Any:
@@ -173,7 +193,44 @@ def _explained(model: LoadedModel, rows: InputRows) -> tuple[ExplainedRow | None
         return None, str(error)
     outputs = model.answer(explainer.question(rows.feed)).outputs
     explanation = explainer.explanations(rows.num_rows, outputs)[0]
+    if not np.isfinite([explanation.base, *explanation.contributions.values()]).all():
+        return None, "the model finds no number for mixtures of this row with rows of the training data"
     return ExplainedRow.model_validate(explanation.as_json()), ""
+
+
+def _occlusions(model: LoadedModel, rows: InputRows) -> list[Occlusion]:
+    """Return what parts of the texts or the picture of a single row add, unless that takes too long.
+
+    Cost: the model predicts `MOST_PARTS` further rows.
+    """
+    target = model.preparation.target
+    if rows.num_rows > 1 or target.outputs or model.call_ms * MOST_PARTS > MOST_MS:
+        return []
+    occlusions = []
+    for occluded in _OCCLUDED[model.preparation.kind](model.preparation, rows.feed):
+        of, values = explained_output(model.answer(occluded.feed).outputs, target.classes, 0)
+        parts = [
+            OccludedPart(**{"box" if isinstance(part, Box) else "words": part}, change=change)
+            for part, change in zip(occluded.parts, (values[0] - values[1:]).tolist(), strict=True)
+        ]
+        if np.isfinite(values).all():
+            occlusions.append(Occlusion(column=occluded.column, of=of, value=values[0], parts=parts))
+    return occlusions
+
+
+def _without_words(preparation: Preparation, feed: Feed) -> Iterable[OccludedRows]:
+    return without_words(feed, [part.name for part in preparation.column_inputs if part.form == "text"])
+
+
+_OCCLUDED: PerDataKind[Callable[[Preparation, Feed], Iterable[OccludedRows]]] = {
+    "table": _without_words,
+    "image": lambda preparation, feed: [
+        without_patches(feed["image"], "image", preparation.required_pixels.image.column)
+    ],
+    "series": lambda preparation, feed: (),
+    "text": lambda preparation, feed: (),
+}
+"""What is left out; a model of text predicts the next character, whose words have no common output."""
 
 
 def _warnings(preparation: Preparation, rows: InputRows) -> list[str]:

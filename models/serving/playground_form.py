@@ -72,6 +72,29 @@ class ExplainedRow(FrozenModel):
     contributions: dict[str, float]
 
 
+class OccludedPart(FrozenModel):
+    """Words of a text, or a patch of a picture, and what is lost without it: the prediction less that without it.
+
+    Attributes:
+        words: The words; empty: a patch.
+        box: Of a patch its left and upper end, its width and its height, in pixels.
+        change: In the unit of the output.
+    """
+
+    words: str = ""
+    box: tuple[int, int, int, int] | None = None
+    change: float
+
+
+class Occlusion(FrozenModel):
+    """What each part of a text or a picture adds to the output `of`, which is `value` with all of them."""
+
+    column: str
+    of: str
+    value: float
+    parts: list[OccludedPart]
+
+
 class PlaygroundAnswer(FrozenModel):
     """What a version answers.
 
@@ -79,6 +102,7 @@ class PlaygroundAnswer(FrozenModel):
         records: For each row the columns that callers of a server see.
         chances: The probability of each class or label of a single row.
         explanation: Of a single row.
+        occlusions: What the words of each text, or the patches of a picture, add; of a single row.
         unexplained: Why there is no explanation.
         warnings: What the model took in place of values that it does not know.
         picture: The picture as the model sees it, a PNG in base64.
@@ -89,6 +113,7 @@ class PlaygroundAnswer(FrozenModel):
     records: list[dict[str, Any]] = Field(default_factory=list)
     chances: dict[str, float] = Field(default_factory=dict)
     explanation: ExplainedRow | None = None
+    occlusions: list[Occlusion] = Field(default_factory=list)
     unexplained: str = ""
     warnings: list[str] = Field(default_factory=list)
     picture: str = ""

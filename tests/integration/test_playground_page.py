@@ -179,7 +179,7 @@ def test_a_picture_of_the_data_or_a_file_is_tried_and_shown_back(site: Site) -> 
     page.get_by_role("button", name="row 3").click()
     shown = page.get_by_role("img", name="the picture as the model sees it")
     assert shown.evaluate("image => [image.naturalWidth, image.naturalHeight]") == [3, 2]
-    assert page.get_by_text("only tables and series are explained by column").is_visible()
+    assert page.get_by_role("img", name="What each part of the picture adds to probability_").is_visible()
     page.get_by_label("picture", exact=True).set_input_files(
         {"name": "a.png", "mimeType": "image/png", "buffer": png(9)}
     )

@@ -8,12 +8,13 @@ import json
 
 import numpy as np
 import pytest
-from PIL import Image
+from PIL import ExifTags, Image
 
 from models.export.bundle import example
 from models.inference.loaded_model import LoadedModel
 from models.inputs.datetime.record import DatetimeInput
 from models.inputs.numeric.record import NumericInput
+from models.serving import playground
 from models.serving.mlflow_scoring import scoring_of_json
 from models.serving.playground import answer, form_of
 from models.serving.playground_form import MOST_ROWS, PlaygroundRequest
@@ -54,6 +55,7 @@ def test_a_typed_row_is_the_row_that_a_server_reads(models: dict[str, LoadedMode
     [
         ({"x": "abc", "c": "v"}, "x", "row 1, column 'x': got 'abc', expected a number, or null for missing"),
         ({"x": "1"}, "", "the model takes 'c'"),
+        ({"x": "column 'c': ", "c": "v"}, "x", "expected a number"),
     ],
 )
 def test_a_mistake_has_the_words_of_a_server_and_its_field(
@@ -92,10 +94,32 @@ def test_a_picture_is_shown_back_as_the_model_sees_it(models: dict[str, LoadedMo
     shown = np.array(Image.open(io.BytesIO(base64.b64decode(found.picture))))
     np.testing.assert_array_equal(shown, np.full((2, 3), 200, np.uint8))
     assert set(found.chances) == {"no", "yes"}
-    assert "only tables and series are explained" in found.unexplained
+    assert found.unexplained == ""
     for picture, words in ((png(4, 2, 0), "4 x 2 pixels, expected 3 x 2"), ("", "got no file"), ("AAAA", "3 bytes")):
         refused = answer(models["image"], PlaygroundRequest(picture=picture))
         assert (refused.field, words in refused.trouble) == ("picture", True), refused.trouble
+
+
+def test_the_patch_that_decides_is_the_one_that_adds(models: dict[str, LoadedModel]) -> None:
+    levels = base64.b64encode(bytes([0, 0, 0, 0, 9, 0])).decode()
+    (occlusion,) = answer(models["image"], PlaygroundRequest(rows=json.dumps([{"picture": levels}]))).occlusions
+    changes = {part.box: part.change for part in occlusion.parts}
+    assert (occlusion.column, occlusion.of, len(changes)) == ("picture", "probability_no", 6)
+    assert min(changes, key=lambda box: changes[box]) == (1, 1, 1, 1), "more light makes it `yes`"
+    several = answer(models["image"], PlaygroundRequest(rows=json.dumps([{"picture": levels}] * 2)))
+    assert (several.occlusions, several.unexplained) == ([], "one row at a time is explained")
+
+
+def test_a_turned_picture_and_one_of_another_size_are_told_apart_by_their_header(
+    models: dict[str, LoadedModel], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    stream, exif = io.BytesIO(), Image.Exif()
+    exif[ExifTags.Base.Orientation] = 6
+    Image.new("L", (2, 3), 7).save(stream, "PNG", exif=exif)
+    turned = base64.b64encode(stream.getvalue()).decode()
+    assert answer(models["image"], PlaygroundRequest(picture=turned)).trouble == ""
+    monkeypatch.setattr(playground, "levels_of", None)  # a small file may unfold into 80 million pixels
+    assert "4 x 2 pixels" in answer(models["image"], PlaygroundRequest(picture=png(4, 2, 0))).trouble
 
 
 @pytest.mark.parametrize("task", ["binary", "series", "language"])
