@@ -22,7 +22,7 @@ import orjson
 from models.data.preparation import Preparation
 from models.errors import DataError
 from models.inference.names import BACKGROUND_FILE
-from models.inference.portable import LABEL, PREDICTION, PROBABILITIES
+from models.inference.portable import LABEL, PREDICTION, PROBABILITIES, PROBABILITY
 from models.inference.predict import Feed
 from models.kinds.data_kind import PerDataKind
 
@@ -46,18 +46,16 @@ class Explanation:
         return {"of": self.of, "base": self.base, "value": self.value, "contributions": self.contributions}
 
 
-def explained_output(
-    answers: Mapping[str, np.ndarray], classes: Sequence[str] | None, row: int
-) -> tuple[str, np.ndarray]:
+def explained_output(answers: Mapping[str, np.ndarray], classes: Sequence[str], row: int) -> tuple[str, np.ndarray]:
     """Return the name of the output that explains a row's prediction, and its values for all rows: float64 (row,).
 
     It is the probability of the class that the row is predicted to be of, or the predicted number.
     """
-    values = answers.get(PROBABILITIES, answers.get(PREDICTION))
-    assert values is not None
-    index = list(classes).index(answers[LABEL][row]) if classes else 0
-    of = f"probability_{classes[index]}" if classes else PREDICTION
-    return of, values.reshape(len(values), -1)[:, index].astype(np.float64)
+    labels = answers.get(LABEL)
+    if labels is None:
+        return PREDICTION, answers[PREDICTION].reshape(len(answers[PREDICTION]), -1)[:, 0].astype(np.float64)
+    index = classes.index(labels[row])
+    return f"{PROBABILITY}_{classes[index]}", answers[PROBABILITIES][:, index].astype(np.float64)
 
 
 def _taken_column(taken: np.ndarray, name: str, columns: Sequence[str]) -> np.ndarray:
@@ -88,7 +86,7 @@ class Explainer:
 
     def __init__(self, preparation: Preparation, background: Feed) -> None:
         self.columns = preparation.columns
-        self._classes = preparation.target.classes
+        self._classes = preparation.target.classes or []
         self._taken_at = _TAKEN_AT[preparation.kind]
         self._background = background
         size = len(next(iter(background.values())))
@@ -149,19 +147,19 @@ class Explainer:
         """
         size, explanations = len(self._orders) // 2, []
         for row in range(rows):
-            of, values = explained_output(answers, self._classes, size + row)
+            output, values = explained_output(answers, self._classes, size + row)
             between = values[size + rows :].reshape(rows, *self._taken.shape[:2])[row]
-            explanations.append(self._explanation(of, values[:size], float(values[size + row]), between))
+            explanations.append(self._explanation(output, values[:size], float(values[size + row]), between))
         return explanations
 
-    def _explanation(self, of: str, background: np.ndarray, value: float, between: np.ndarray) -> Explanation:
+    def _explanation(self, output: str, background: np.ndarray, value: float, between: np.ndarray) -> Explanation:
         """Compute one row's explanation from its predictions along each path (path, step)."""
         ends = np.full(len(self._orders), value)
         along = np.concatenate([background[self._starts][:, None], between, ends[:, None]], axis=1)
         changes = np.empty_like(along[:, 1:])
         np.put_along_axis(changes, self._orders, np.diff(along, axis=1), axis=1)
         mean = changes.mean(axis=0).tolist()
-        return Explanation(of, float(background.mean()), value, dict(zip(self.columns, mean, strict=True)))
+        return Explanation(output, float(background.mean()), value, dict(zip(self.columns, mean, strict=True)))
 
     def _between(self, name: str, rows: np.ndarray) -> np.ndarray:
         background = np.asarray(self._background[name])

@@ -1,4 +1,4 @@
-"""Bar charts as SVG in the page itself, coloured by the page's CSS variables.
+"""Bar charts as SVG in the page itself, coloured by the page's CSS variables, and patches above a picture.
 
 Bars with names and signs lie below each other; small ones without names stand, stacked or two side by side.
 """
@@ -12,6 +12,7 @@ from markupsafe import Markup
 
 from models.report.line_chart import NUM_COLOURS
 from models.report.pages import show
+from models.serving.playground_form import OccludedPart
 
 WIDTH, ROW, NAME, VALUE = 420, 22, 150, 64
 """Pixels of named bars: of the chart, of a row, of the names at the left, of the values at the right."""
@@ -22,6 +23,19 @@ _CHART = Markup('<svg class="{kind}" viewBox="0 0 {width} {height}" role="img" a
 _BAR = Markup('<rect class="c{colour}" x="{x}" y="{y}" width="{width}" height="{height}"/>')
 _LINE = Markup('<line class="{kind}" x1="{x1}" x2="{x2}" y1="{y1}" y2="{y2}"/>')
 _TEXT = Markup('<text x="{x}" y="{y}" text-anchor="{anchor}"><title>{whole}</title>{text}</text>')
+
+MOST_SPOKEN = 3
+"""Patches that a reader hears who cannot see the picture."""
+DEEPEST = 0.75
+"""How much of the picture the colour of the strongest patch covers."""
+_MAP = Markup(
+    '<svg class="tried map" viewBox="0 0 {width} {height}" role="img" aria-label="{label}">'
+    '<image width="{width}" height="{height}" href="data:image/png;base64,{picture}"/>{patches}</svg>'
+)
+_PATCH = Markup(
+    '<rect class="c{colour}" x="{x}" y="{y}" width="{width}" height="{height}" fill-opacity="{depth}">'
+    "<title>{change}</title></rect>"
+)
 
 
 class Bar(NamedTuple):
@@ -116,3 +130,32 @@ def _small_chart(bars: Sequence[Markup], label: str) -> Markup:
 def _bar(colour: int, left: float, top: float, width: float, height: float) -> Markup:
     ends = {"x": left, "y": top, "width": width, "height": height}
     return _BAR.format(colour=colour, **{name: round(value, 2) for name, value in ends.items()})
+
+
+def patch_map(picture: str, parts: Sequence[OccludedPart], title: str) -> Markup:
+    """Return a picture with its patches: those that add are of the first colour, those that take away of the second.
+
+    Args:
+        picture: A PNG in base64.
+        parts: The patches, of which the lowest right one ends where the picture does.
+        title: What a reader hears first who cannot see the picture.
+    """
+    boxes = [(part.box or (0, 0, 0, 0), part.change) for part in parts]
+    width, height = (max(box[axis] + box[axis + 2] for box, _ in boxes) for axis in (0, 1))
+    deepest = max(abs(change) for _, change in boxes) or 1.0
+    patches = [
+        _PATCH.format(
+            colour=int(change < 0),
+            **dict(zip(("x", "y", "width", "height"), box, strict=True)),
+            depth=round(DEEPEST * abs(change) / deepest, 3),
+            change=show(change),
+        )
+        for box, change in boxes
+    ]
+    strongest = sorted(boxes, key=lambda pair: -abs(pair[1]))[:MOST_SPOKEN]
+    spoken = (
+        f"{show(change)} at {x} to {x + wide} across, {y} to {y + high} down"
+        for (x, y, wide, high), change in strongest
+    )
+    label = f"{title}: {'; '.join(spoken)}"
+    return _MAP.format(width=width, height=height, label=label, picture=picture, patches=Markup().join(patches))

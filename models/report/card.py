@@ -53,7 +53,9 @@ class Card:
     """One row for each input column; all with the same keys."""
     training: Facts = field(default_factory=dict)
     settings: Facts = field(default_factory=dict)
-    """Hyperparameters of the final training."""
+    """Hyperparameters of the final training that differ from the defaults, or were searched."""
+    defaults: Facts = field(default_factory=dict)
+    """The others."""
     decision: Facts = field(default_factory=dict)
     """How probabilities become a label: calibration and decision threshold."""
     importances: Importances | None = None

@@ -14,11 +14,10 @@ from models.judge.column_importance import Importances
 from models.judge.verdict import Difference
 from models.judge.worst_rows import WorstExamples
 from models.report import pages
-from models.report.bar_chart import Bar, bar_chart
+from models.report.bar_chart import Bar, bar_chart, patch_map
 from models.report.facts import LastLoop, Overview
 from models.report.line_chart import Chart, Line, Mark, line_chart
 from models.report.overview_page import FILTERS, Link
-from models.report.patch_map import patch_map
 from models.report.version_contents import (
     MOST_BARS,
     VersionContents,
@@ -180,9 +179,9 @@ def render_playground(
 def _occlusion_chart(answer: PlaygroundAnswer, occlusion: Occlusion) -> tuple[str, Markup]:
     """Return the title and the chart of what the parts of a text or a picture add."""
     if occlusion.parts[0].box:
-        title = f"What each part of the picture adds to {occlusion.of}"
+        title = f"What each part of the picture adds to {occlusion.output}"
         return title, patch_map(answer.picture, occlusion.parts, title)
-    title = f"What the words of {occlusion.column} add to {occlusion.of}"
+    title = f"What the words of {occlusion.column} add to {occlusion.output}"
     largest = sorted(occlusion.parts, key=lambda part: -abs(part.change))[:MOST_BARS]
     return title, bar_chart([Bar(part.words, part.change) for part in largest], title)
 

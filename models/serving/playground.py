@@ -17,7 +17,7 @@ from models.inference.explain import explained_output
 from models.inference.input_schema import InputRows, InputSchema
 from models.inference.loaded_model import LoadedModel
 from models.inference.occlusion import MOST_PARTS, Box, OccludedRows, without_patches, without_words
-from models.inference.portable import PROBABILITY
+from models.inference.portable import LABEL, PREDICTION, PROBABILITY
 from models.inference.predict import Feed
 from models.inference.row_values import number_text
 from models.inputs.image.pictures import FORMATS, PictureShape, is_file, levels_of
@@ -113,7 +113,8 @@ def answer(model: LoadedModel, request: PlaygroundRequest) -> PlaygroundAnswer:
         return PlaygroundAnswer(trouble=str(error), field=field)
     records = [{name: _plain(value) for name, value in record.items()} for record in model.records(prediction)]
     explanation, unexplained = _explained(model, rows)
-    occlusions = _occlusions(model, rows)
+    is_explained = len(records) == 1 and not {LABEL, PREDICTION}.isdisjoint(records[0])  # not of several outputs
+    occlusions = _occlusions(model, rows) if is_explained else []
     return PlaygroundAnswer(
         records=records,
         chances=_chances(records[0]) if len(records) == 1 else {},
@@ -203,23 +204,22 @@ def _occlusions(model: LoadedModel, rows: InputRows) -> list[Occlusion]:
 
     Cost: the model predicts `MOST_PARTS` further rows.
     """
-    target = model.preparation.target
-    if rows.num_rows > 1 or target.outputs or model.call_ms * MOST_PARTS > MOST_MS:
+    if model.call_ms * MOST_PARTS > MOST_MS:
         return []
-    occlusions = []
+    occlusions, classes = [], model.preparation.target.classes or []
     for occluded in _OCCLUDED[model.preparation.kind](model.preparation, rows.feed):
-        of, values = explained_output(model.answer(occluded.feed).outputs, target.classes, 0)
+        output, values = explained_output(model.answer(occluded.feed).outputs, classes, 0)
         parts = [
             OccludedPart(**{"box" if isinstance(part, Box) else "words": part}, change=change)
             for part, change in zip(occluded.parts, (values[0] - values[1:]).tolist(), strict=True)
         ]
         if np.isfinite(values).all():
-            occlusions.append(Occlusion(column=occluded.column, of=of, value=values[0], parts=parts))
+            occlusions.append(Occlusion(column=occluded.column, output=output, value=values[0], parts=parts))
     return occlusions
 
 
 def _without_words(preparation: Preparation, feed: Feed) -> Iterable[OccludedRows]:
-    return without_words(feed, [part.name for part in preparation.column_inputs if part.form == "text"])
+    return without_words(feed, [part.name for part in preparation.column_inputs if _CONTROLS[part.form] == "passage"])
 
 
 _OCCLUDED: PerDataKind[Callable[[Preparation, Feed], Iterable[OccludedRows]]] = {

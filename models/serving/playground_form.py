@@ -87,10 +87,10 @@ class OccludedPart(FrozenModel):
 
 
 class Occlusion(FrozenModel):
-    """What each part of a text or a picture adds to the output `of`, which is `value` with all of them."""
+    """What each part of a text or a picture adds to an output, which is `value` with all of them."""
 
     column: str
-    of: str
+    output: str
     value: float
     parts: list[OccludedPart]
 

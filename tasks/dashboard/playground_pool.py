@@ -94,7 +94,7 @@ class PlaygroundProcess:
 
 
 @contextlib.contextmanager
-def _taken(slots: threading.Semaphore, timeout_s: float) -> Iterator[None]:
+def _slot(slots: threading.Semaphore, timeout_s: float) -> Iterator[None]:
     if not slots.acquire(timeout=timeout_s):
         raise HTTPException(503, BUSY, {"Retry-After": "5"})
     try:
@@ -125,7 +125,7 @@ class PlaygroundPool:
             HTTPException: 503, as many as may run at once are at work.
         """
         key = (workspace.root, project, version.number)
-        with _taken(self._line, 0), _taken(self._slots, WAIT_S):
+        with _slot(self._line, 0), _slot(self._slots, WAIT_S):
             process = self._idle_process(key) or PlaygroundProcess(workspace, project, version)
             try:
                 yield process

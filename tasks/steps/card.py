@@ -17,7 +17,7 @@ from models.judge.next_steps import next_steps
 from models.judge.verdict import Verdict
 from models.kinds.data_kind import PerDataKind
 from models.pipeline.records import StepRecord
-from models.project_spec.blocks import Spec
+from models.project_spec.blocks import Spec, Train
 from models.project_spec.frequency import ROWS
 from models.project_spec.references import short_name
 from models.report.inputs import input_rows
@@ -85,6 +85,7 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
     trials = finished_trials(inputs["prepare"], inputs["search"].folder, loop.state, loop.project.folder)
     environments = [trained.get("environment", {}), *(trial.result.environment for trial in trials.values())]
     companions, further_steps = without_other_columns(environments, judged.metric, judged.sign)
+    settings, defaults = _settings(loop.spec.train, search.get("params", {}))
     return Card(
         project=loop.spec.name,
         verdict=judged,
@@ -96,10 +97,8 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         data=_data(loop.spec, inputs, preparation),
         schema=input_rows(preparation),
         training=_training(loop.spec, trained, search, folds),
-        settings={
-            **loop.spec.train.model_dump(exclude={"augment", "max_restarts", "refit"}),
-            **_short(shown(search.get("params", {}))),
-        },
+        settings=settings,
+        defaults=defaults,
         decision=decision(exported.get("class_head", {}), preparation, loop.spec.goal.positive is not None, judged_on),
         importances=_importances(inputs),
         quantiles=quantiles(exported.get("quantile_shifts", {}), judged_on),
@@ -114,6 +113,13 @@ def _card(loop: Loop, inputs: Inputs) -> Any:
         limits=_limits(loop.spec, preparation),
         links=_links(loop.state, loop.id),
     )
+
+
+def _settings(train: Train, params: dict[str, Any]) -> tuple[dict[str, Any], dict[str, Any]]:
+    """Return the settings of a training that differ from the defaults or were searched, and the others."""
+    values, usual = (block.model_dump(exclude={"augment", "max_restarts", "refit"}) for block in (train, Train()))
+    settings = {name: value for name, value in values.items() if value != usual[name]} | _short(shown(params))
+    return settings, {name: value for name, value in values.items() if name not in settings}
 
 
 def _training(spec: Spec, trained: dict[str, Any], search: dict[str, Any], folds: int) -> dict[str, Any]:

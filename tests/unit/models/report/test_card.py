@@ -139,6 +139,13 @@ def test_a_first_model_with_bare_facts_makes_a_card_too():
     assert "Training" not in html
 
 
+def test_settings_that_are_the_default_are_folded():
+    html = render_card(card(settings={"lr": 0.125}, defaults={"epochs": 10, "batch": "auto"}))
+    shown, folded = html.index("<td>0.125</td>"), html.index("<summary>2 settings that are the default</summary>")
+    assert shown < folded < html.index("epochs</th>", folded)
+    assert "Every setting is the default." in render_card(card(settings={}, defaults={"epochs": 10}))
+
+
 @pytest.mark.parametrize(
     ("decision", "gates", "light"),
     [

@@ -104,7 +104,7 @@ def test_the_patch_that_decides_is_the_one_that_adds(models: dict[str, LoadedMod
     levels = base64.b64encode(bytes([0, 0, 0, 0, 9, 0])).decode()
     (occlusion,) = answer(models["image"], PlaygroundRequest(rows=json.dumps([{"picture": levels}]))).occlusions
     changes = {part.box: part.change for part in occlusion.parts}
-    assert (occlusion.column, occlusion.of, len(changes)) == ("picture", "probability_no", 6)
+    assert (occlusion.column, occlusion.output, len(changes)) == ("picture", "probability_no", 6)
     assert min(changes, key=lambda box: changes[box]) == (1, 1, 1, 1), "more light makes it `yes`"
     several = answer(models["image"], PlaygroundRequest(rows=json.dumps([{"picture": levels}] * 2)))
     assert (several.occlusions, several.unexplained) == ([], "one row at a time is explained")
