@@ -96,7 +96,8 @@ def _retrain(workspace: Workspace, project: ProjectFacts, form: FormData) -> Act
             text=f"Prefect has the request ({signal.id}). The project's page shows the loop as soon as it runs.",
         )
     return ActionResult(
-        done=True, text=f"The request is stored ({signal.id}) until Prefect's server answers: `loopline up`."
+        done=True,
+        text=f"The request is stored ({signal.id}). Prefect gets it once its server (`loopline up`) answers.",
     )
 
 
