@@ -99,11 +99,6 @@ class LoopProgress:
         """The step that runs, or None."""
         return next((step for step in reversed(self.steps.values()) if step.state == "run"), None)
 
-    @property
-    def running_trials(self) -> list[TrialProgress]:
-        """The trials that run."""
-        return [trial for trial in self.trials.values() if trial.state == "running"]
-
     def shown_curves(self) -> tuple[str, Curves]:
         """Return the curves to show and whose they are: the training's, else those of the last trial with an epoch."""
         if self.curves:

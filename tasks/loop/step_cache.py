@@ -354,11 +354,6 @@ class StepCache:
         self.hashes.save()
         self.code.save()
 
-    def outcome(self) -> dict[str, Any] | None:
-        """Return the promotion result of the last finished loop, or None."""
-        record = self.records.latest("promote")
-        return record.result if record else None
-
     def _references(self, step: Step) -> Iterator[str]:
         """Yield the code references of a step in the spec; a family yields its code, which no import names."""
         # what takes labelled predictions checks them, by own classes of expectations too
