@@ -55,11 +55,6 @@ def build(sizes: Sizes, width: int = 32, stages: int = 3) -> nn.Module:
     """Build a residual net: the stem is the first stage; each later one is a block, halves the sides, doubles channels.
 
     The first halving is a pooling after the stem's convolution, so that no block works on all pixels.
-
-    Args:
-        sizes: Of the data.
-        width: Channels of the stem.
-        stages: The stem and the blocks.
     """
     convolution = nn.Conv2d(sizes.image[0], width, 3, padding=1, bias=False)
     stem = nn.Sequential(convolution, nn.MaxPool2d(2, ceil_mode=True), nn.BatchNorm2d(width), nn.ReLU())

@@ -24,9 +24,6 @@ class WindowFeatures(nn.Module):
     The output is float64 (batch, num_features + num_outputs + 1): the features, rounded to float32, so that torch and
     ONNX Runtime decide alike at each threshold; then the base of each output's standardised target and their slope:
     the target is base + slope * trees.
-
-    Args:
-        preparation: Of series.
     """
 
     weights: torch.Tensor

@@ -24,10 +24,6 @@ _CODE = (
 def check_own_code(spec: Spec, base: Path) -> None:
     """Check the references to the project's own code and weights, as far as this is possible without running it.
 
-    Args:
-        spec: The project's spec.
-        base: The folder of the spec.
-
     Raises:
         UsageError: A file is missing, or does not define the name, code is of Python's own library, or means a package
             of the project that has the name of one of ours.

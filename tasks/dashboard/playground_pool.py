@@ -116,11 +116,6 @@ class PlaygroundPool:
     def process(self, workspace: Workspace, project: str, version: RegisteredVersion) -> Iterator[PlaygroundProcess]:
         """Yield a process that has loaded a version, or says in its form why it could not.
 
-        Args:
-            workspace: The workspace.
-            project: The name in the spec.
-            version: The version.
-
         Raises:
             HTTPException: 503, as many as may run at once are at work.
         """

@@ -30,11 +30,6 @@ def commit(project: Project, names: Sequence[str], message: str) -> str:
 
     The hooks of the repository run, and may refuse; nothing is pushed. A file that cannot be committed stays written,
     and is not staged, so that the next commit of somebody else does not take it along.
-
-    Args:
-        project: The project.
-        names: The files' names in its folder.
-        message: The commit's message.
     """
     if not in_git(project.folder):
         return "The workspace is in no git repository, so there is no commit."

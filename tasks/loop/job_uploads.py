@@ -42,10 +42,6 @@ _NEWS = (f"/{CHECKPOINT_MANIFEST}", f"/{RESULT_FILE}")
 def uploaded(loop: Loop, folder: Path) -> Iterator[None]:
     """Go on from the newest checkpoint of any machine, and upload those that the block writes; nothing without a root.
 
-    Args:
-        loop: The loop.
-        folder: The job's folder.
-
     Raises:
         StoreError: The store cannot be used when the job begins. Later it is tried again at the next checkpoint.
     """

@@ -15,9 +15,6 @@ INTERVAL_S = 10.0
 class MachineSamples:
     """A thread that records the machine's load and memory every `INTERVAL_S` while the block runs.
 
-    Args:
-        outbox: The loop's outbox.
-
     Cost: about 1 ms of CPU and one row a sample.
     """
 

@@ -73,9 +73,6 @@ class StopRequests:
 
     It sends `STOP_SIGNAL`, if this process handles it. Requests from before this object was made do not count:
     make it before the loop's page offers to stop.
-
-    Args:
-        outbox: The loop's outbox.
     """
 
     def __init__(self, outbox: Outbox) -> None:

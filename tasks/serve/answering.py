@@ -38,10 +38,6 @@ class PredictResponse:
 async def answer(state: WorkerState, question: PredictRequest) -> PredictResponse:
     """Predict with the version that the release picks, and log the prediction.
 
-    Args:
-        state: The worker's state.
-        question: The prediction request.
-
     Raises:
         RequestError: The request is refused.
     """

@@ -36,10 +36,6 @@ def check_source(spec: Spec, base: Path) -> None:
 
     Rows that `data.deduplicate` or `data.newest` leaves out are not known yet: then only the prepared rows tell.
 
-    Args:
-        spec: The project's.
-        base: The folder of the spec.
-
     Raises:
         UsageError: Says what is needed, what there is, and what would fit.
     """
