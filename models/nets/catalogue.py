@@ -15,12 +15,7 @@ from models.project_spec.blocks import Kind
 from models.project_spec.references import FamilyPart, NetSort, is_own_code, resolve, sort_of_net
 from models.project_spec.search import Dimension
 
-BATCH_ENGINE = (
-    "torch._dynamo",
-    "torch.distributed.optim",
-    "models.distributed.parallel",
-    "models.training.checkpoints.shards",
-)
+BATCH_ENGINE = ("torch.distributed.optim", "models.distributed.parallel", "models.training.checkpoints.shards")
 """What the first optimiser, plans and checkpoints of ranks import: trees and linear models need none of it."""
 OBJECTIVE = "model.objective"
 """The path of the objective of trees, which is searched where the goal is the absolute error."""
