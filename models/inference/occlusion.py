@@ -26,8 +26,8 @@ MOST_CHARACTERS = 20_000
 class Box(NamedTuple):
     """A patch of a picture, in pixels from its upper left corner."""
 
-    left: int
-    top: int
+    across: int
+    down: int
     width: int
     height: int
 
@@ -76,9 +76,9 @@ def without_patches(pictures: np.ndarray, tensor: str, column: str) -> OccludedR
     height, width = pictures.shape[1:3]
     rows, columns = (np.linspace(0, size, min(GRID, size) + 1).astype(int).tolist() for size in (height, width))
     spans = itertools.product(itertools.pairwise(rows), itertools.pairwise(columns))
-    boxes = [Box(left, top, right - left, foot - top) for (top, foot), (left, right) in spans]
+    boxes = [Box(start, top, end - start, foot - top) for (top, foot), (start, end) in spans]
     mean = np.rint(pictures[0].mean(axis=(0, 1))).astype(np.uint8)
     occluded = np.repeat(pictures[:1], len(boxes) + 1, axis=0)
     for picture, box in zip(occluded[1:], boxes, strict=True):
-        picture[box.top : box.top + box.height, box.left : box.left + box.width] = mean
+        picture[box.down : box.down + box.height, box.across : box.across + box.width] = mean
     return OccludedRows(column, boxes, {tensor: occluded})

@@ -42,7 +42,7 @@ def test_patches_of_any_picture_cover_it_once_in_its_mean_colour() -> None:
         for part, other in zip(rows.parts, occluded[1:], strict=True):
             assert isinstance(part, Box)
             inside = np.zeros(shape[:2], bool)
-            inside[part.top : part.top + part.height, part.left : part.left + part.width] = True
+            inside[part.down : part.down + part.height, part.across : part.across + part.width] = True
             cover += inside
             np.testing.assert_array_equal(other[~inside], picture[0][~inside])
             assert len(np.unique(other[inside], axis=0)) == 1
