@@ -12,7 +12,7 @@ import pyarrow as pa
 if TYPE_CHECKING:
     from adbc_driver_manager import AdbcConnection, AdbcDatabase, AdbcStatement
 
-T = TypeVar("T")
+Answer = TypeVar("Answer")
 
 
 @contextlib.contextmanager
@@ -74,7 +74,7 @@ def _first_batch(statement: AdbcStatement) -> pa.RecordBatch:
         return next(batch for batch in reader if batch.num_rows)
 
 
-def _interruptible(statement: AdbcStatement, call: Callable[[], T]) -> T:
+def _interruptible(statement: AdbcStatement, call: Callable[[], Answer]) -> Answer:
     """Return what a call of a driver returns; a signal that ends the program ends the call too."""
     from adbc_driver_manager import NotSupportedError
 

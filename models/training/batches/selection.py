@@ -53,7 +53,7 @@ def with_every_class(rows: torch.Tensor, classes: torch.Tensor, generator: torch
 
 
 def learnt_rows(
-    most: int | None,
+    limit: int | None,
     seed: int,
     num: int,
     groups: torch.Tensor | None = None,
@@ -62,20 +62,20 @@ def learnt_rows(
     """Return the positions of the training rows that `train.rows` leaves, int64, ascending; None if it leaves all.
 
     Args:
-        most: The setting.
+        limit: The setting.
         seed: Of the training.
         num: Number of training rows.
         groups: Of a ranking the group of each row (row,), none of which is divided.
         classes: The class of each row (row,), if it has one; none is left out.
     """
-    if most is None or num <= most:
+    if limit is None or num <= limit:
         return None
     generator = torch.Generator().manual_seed(seed_of("rows", seed))
     if groups is None:
-        rows = sampled_rows(num, most, generator)
+        rows = sampled_rows(num, limit, generator)
         return rows if classes is None else with_every_class(rows, classes, generator)
     different, places = torch.unique(groups, return_inverse=True)
-    chosen = sampled_rows(len(different), max(1, len(different) * most // num), generator)
+    chosen = sampled_rows(len(different), max(1, len(different) * limit // num), generator)
     return torch.nonzero(torch.isin(places, chosen)).flatten()
 
 
