@@ -3,12 +3,14 @@
 projects/NAME/published/PATH/EPOCH   a file, as the holder of this epoch of the loop's lease published it
 
 The highest epoch counts: a machine that lost its loop, and publishes after a pause, replaces nothing of the machine
-that took the loop over. Without LOOPLINE_ROOT all machines read the folder itself, and nothing is uploaded or fetched.
+that took the loop over. Pages and JSON are compressed there: a card of 196 kB with its pictures takes 34.
+Without LOOPLINE_ROOT all machines read the folder itself, and nothing is uploaded or fetched.
 """
 
 from __future__ import annotations
 
 import contextlib
+import gzip
 from pathlib import Path
 
 from models.errors import StoreError
@@ -17,6 +19,9 @@ from tasks.host.object_store import ObjectStore, object_store
 
 PUBLISHED = "published"
 """The folder of a project at the object store."""
+_COMPRESSED = (".html", ".json")
+_GZIP = b"\x1f\x8b"
+"""How gzip's files begin, and no page and no JSON: those of an earlier Loopline lie there as they are."""
 
 
 def publish(state: Path, epoch: int, *paths: Path) -> None:
@@ -33,7 +38,10 @@ def publish(state: Path, epoch: int, *paths: Path) -> None:
     if store := object_store():
         for path in paths:
             name = f"{_published(state, path)}/{epoch:08d}"
-            store.put_file(name, path)
+            if path.suffix in _COMPRESSED:
+                store.put(name, gzip.compress(path.read_bytes(), mtime=0))
+            else:
+                store.put_file(name, path)
             store.delete([earlier for earlier in store.listed(_published(state, path)) if earlier < name])
 
 
@@ -62,7 +70,8 @@ def _replace(state: Path, path: Path) -> None:
 def _newest(store: ObjectStore, state: Path, path: Path) -> bytes | None:
     while names := list(store.listed(_published(state, path))):
         if (content := store.get(names[-1])) is not None:
-            return content  # else a later epoch has just replaced it
+            return gzip.decompress(content) if content.startswith(_GZIP) else content
+        # a later epoch has just replaced it
     return store.get(f"projects/{state.name}/files/{path.relative_to(state).as_posix()}")  # of an earlier Loopline
 
 

@@ -61,6 +61,23 @@ def test_what_an_earlier_loopline_published_is_fetched(
     assert (machines[0] / "references" / "1.json").read_bytes() == b"earlier"
 
 
+def test_pages_and_json_are_compressed_at_the_store_and_whole_elsewhere(
+    machines: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+):
+    monkeypatch.setenv("LOOPLINE_ROOT", f"file://{tmp_path}/store")
+    contents = {"card.html": b"<p>\xc3\xa4</p>\r\n" * 999, "a.json": b"[1, 2]" * 999, "table.parquet": b"PAR1" * 999}
+    for name, content in contents.items():
+        (machines[0] / name).write_bytes(content)
+        shared_files.publish(machines[0], 1, machines[0] / name)
+        shared_files.fetch(machines[1], machines[1] / name)
+        assert (machines[1] / name).read_bytes() == content
+    sizes = {
+        name.split("/")[3]: found.size for name, found in ObjectStore(f"file://{tmp_path}/store").listed("").items()
+    }
+    assert max(sizes["card.html"], sizes["a.json"]) < 200
+    assert sizes["table.parquet"] == len(contents["table.parquet"])
+
+
 def test_a_store_that_is_away_is_an_error_unless_something_is_here(
     machines: tuple[Path, Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ):
