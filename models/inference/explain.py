@@ -86,7 +86,7 @@ class Explainer:
 
     def __init__(self, preparation: Preparation, background: Feed) -> None:
         self.columns = preparation.columns
-        self._classes = preparation.target.classes or []
+        self._classes = preparation.target.class_names
         self._taken_at = _TAKEN_AT[preparation.kind]
         self._background = background
         size = len(next(iter(background.values())))

@@ -206,7 +206,7 @@ def _occlusions(model: LoadedModel, rows: InputRows) -> list[Occlusion]:
     """
     if model.call_ms * MOST_PARTS > MOST_MS:
         return []
-    occlusions, classes = [], model.preparation.target.classes or []
+    occlusions, classes = [], model.preparation.target.class_names
     for occluded in _OCCLUDED[model.preparation.kind](model.preparation, rows.feed):
         output, values = explained_output(model.answer(occluded.feed).outputs, classes, 0)
         parts = [

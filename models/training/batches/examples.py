@@ -14,20 +14,21 @@ from models.data.tensor_file import places
 from models.distributed.order import seed_of
 from models.errors import DataError, TrainingError
 from models.kinds.data_kind import DATA_KINDS
-from models.kinds.task import TASKS, TargetType, Task, TaskRow
+from models.kinds.task import TASKS, TargetType, Task
 from models.metrics.ranking import groups_of, has_order
 from models.nets.catalogue import reads_words, row_of
 from models.project_spec.blocks import Kind, Model
 from models.training.batches.example_set import EXAMPLES, VALUE, ExampleSet, Inputs
 from models.training.batches.selection import (
+    COMPLETED,
     FIRST_KEY,
     KEY,
+    Completion,
     fold_of,
     is_chosen,
     learnt_rows,
     recent_of,
     sampled_rows,
-    with_every_class,
 )
 from models.training.batches.stream import Shards, Stream
 from models.training.job import TrainingJob
@@ -59,7 +60,7 @@ def open_examples(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSe
         validation = _opened(job, preparation, "validation")
     else:
         train, validation = _fold(job, preparation)
-    train = _with_more(_sampled(train, job, TASKS[preparation.task]), job)
+    train = _with_more(_sampled(train, job, TASKS[preparation.task].is_grouped, COMPLETED[preparation.task]), job)
     for side, examples in (("train", train), ("validation", validation)):
         if not len(examples):
             raise DataError(f"{job.tensors.get(side, side)}: no examples to {side} on: change data.split")
@@ -137,9 +138,8 @@ def _fold(job: TrainingJob, preparation: Preparation) -> tuple[ExampleSet, Examp
 def _learnt(path: Path, kind: Kind, task: Task, most: int | None, seed: int) -> Inputs:
     """Return the tensors of the training examples that `train.rows` leaves; a sample is a copy."""
     tensors = _mapped(path)
-    target, row = tensors[EXAMPLES[kind].TARGET], TASKS[task]
-    groups, classes = tensors[VALUE][:, 1] if row.is_grouped else None, target if row.has_classes else None
-    rows = learnt_rows(most, seed, len(target), groups, classes)
+    targets, has_groups = tensors[EXAMPLES[kind].TARGET], TASKS[task].is_grouped
+    rows = learnt_rows(most, seed, targets, task, tensors[VALUE][:, 1] if has_groups else None)
     return tensors if rows is None else {name: tensor.index_select(0, rows) for name, tensor in tensors.items()}
 
 
@@ -224,12 +224,12 @@ def open_unlabelled(job: TrainingJob, preparation: Preparation) -> ExampleSet:
     return _examples(job.model, preparation, {**tensors, "target": target}, None)
 
 
-def _sampled(train: ExampleSet, job: TrainingJob, task: TaskRow) -> ExampleSet:
+def _sampled(train: ExampleSet, job: TrainingJob, has_groups: bool, complete: Completion) -> ExampleSet:
     """Return the job's share of the examples; of a ranking that of the groups with an order, and of those without."""
     if job.sample >= 1:
         return train
     generator = torch.Generator().manual_seed(seed_of("sample", job.train.seed))
-    if task.is_grouped:
+    if has_groups:
         values = train.values()
         ordered, groups = has_order(values), groups_of(values)
         parts = [np.unique(groups[ordered]), np.unique(groups[~ordered])]
@@ -241,7 +241,6 @@ def _sampled(train: ExampleSet, job: TrainingJob, task: TaskRow) -> ExampleSet:
         some = torch.nonzero(torch.isin(torch.from_numpy(groups), torch.cat(chosen))).flatten()
     else:
         some = sampled_rows(len(train), max(1, round(job.sample * len(train))), generator)
-        if task.has_classes:
-            some = with_every_class(some, train.targets(), generator)
+        some = complete(some, train.targets, generator)
     keep = some if train.keep is None else train.keep[some]
     return replace(train, keep=keep)

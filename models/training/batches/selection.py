@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import heapq
+from collections.abc import Callable
 
 import torch
 
 from models import scratch
 from models.distributed.order import seed_of
+from models.kinds.task import PerTask, Task
 from models.training.job import TrainingJob
 
 Tensors = dict[str, torch.Tensor]
+Targets = Callable[[], torch.Tensor]
+Completion = Callable[[torch.Tensor, Targets, torch.Generator], torch.Tensor]
 
 # The group or the time that decided a row's split: int64, stored beside the tensors that nets see.
 KEY = "key"
@@ -34,14 +38,15 @@ def sampled_rows(num: int, most: int, generator: torch.Generator) -> torch.Tenso
     return torch.cat(some)
 
 
-def with_every_class(rows: torch.Tensor, classes: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def with_every_class(rows: torch.Tensor, targets: Targets, generator: torch.Generator) -> torch.Tensor:
     """Return sampled rows, and of each class that none of them has, its share of all rows: at least one.
 
     Args:
         rows: The positions of the sample, int64.
-        classes: The class of each row, from 0 on (row,).
+        targets: Returns the class of each row, from 0 on (row,).
         generator: Draws the rows that are added.
     """
+    classes = targets()
     counts = torch.bincount(classes.long())
     lacking = (counts > 0) & (torch.bincount(classes[rows].long(), minlength=len(counts)) == 0)
     added = [rows]
@@ -52,28 +57,42 @@ def with_every_class(rows: torch.Tensor, classes: torch.Tensor, generator: torch
     return torch.cat(added).sort().values if len(added) > 1 else rows
 
 
+def as_drawn(rows: torch.Tensor, targets: Targets, generator: torch.Generator) -> torch.Tensor:
+    """Return sampled rows of targets without classes as they are."""
+    del targets, generator
+    return rows
+
+
+COMPLETED: PerTask[Completion] = {
+    "binary": with_every_class,
+    "multiclass": with_every_class,
+    "multilabel": as_drawn,
+    "regression": as_drawn,
+    "quantile": as_drawn,
+    "language": as_drawn,
+    "ranking": as_drawn,
+}
+"""Completes a sample of rows by what it must not lack, from the targets of all rows."""
+
+
 def learnt_rows(
-    limit: int | None,
-    seed: int,
-    num: int,
-    groups: torch.Tensor | None = None,
-    classes: torch.Tensor | None = None,
+    limit: int | None, seed: int, targets: torch.Tensor, task: Task, groups: torch.Tensor | None = None
 ) -> torch.Tensor | None:
     """Return the positions of the training rows that `train.rows` leaves, int64, ascending; None if it leaves all.
 
     Args:
         limit: The setting.
         seed: Of the training.
-        num: Number of training rows.
+        targets: Of the training rows (row, ...).
+        task: No class of the targets is left out.
         groups: Of a ranking the group of each row (row,), none of which is divided.
-        classes: The class of each row (row,), if it has one; none is left out.
     """
+    num = len(targets)
     if limit is None or num <= limit:
         return None
     generator = torch.Generator().manual_seed(seed_of("rows", seed))
     if groups is None:
-        rows = sampled_rows(num, limit, generator)
-        return rows if classes is None else with_every_class(rows, classes, generator)
+        return COMPLETED[task](sampled_rows(num, limit, generator), lambda: targets, generator)
     different, places = torch.unique(groups, return_inverse=True)
     chosen = sampled_rows(len(different), max(1, len(different) * limit // num), generator)
     return torch.nonzero(torch.isin(places, chosen)).flatten()

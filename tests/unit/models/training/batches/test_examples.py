@@ -127,7 +127,7 @@ def test_a_model_learns_from_so_many_rows_and_its_refit_from_the_same(make_job, 
 
 def test_the_groups_of_a_ranking_are_sampled_whole():
     groups = torch.arange(60) // 6
-    rows = learnt_rows(30, 0, 60, groups)
+    rows = learnt_rows(30, 0, torch.zeros(60), "ranking", groups)
     assert rows is not None
     assert torch.bincount(groups[rows]).unique().tolist() == [0, 6]
     assert len(rows) == 30
@@ -137,7 +137,7 @@ def test_the_groups_of_a_ranking_are_sampled_whole():
 def test_a_sample_of_rows_has_every_class(seed):
     target = torch.zeros(1000, dtype=torch.int64)
     target[[7, 500]], target[999] = 2, 3
-    rows, some = learnt_rows(10, seed, 1000, classes=target), learnt_rows(10, seed, 1000)
+    rows, some = (learnt_rows(10, seed, target, task) for task in ("multiclass", "regression"))
     assert rows is not None
     assert some is not None
     assert rows.tolist() == sorted({*rows.tolist()})
