@@ -276,7 +276,7 @@ class Project:
         """The folder of the prepared data."""
         return self.data / "prepared"
 
-    @property
+    @cached_property
     def inside(self) -> bool:
         """Whether the project lies under the workspace's `projects/`."""
         return self.folder.parent == (self.workspace.root / "projects").resolve()
@@ -296,7 +296,9 @@ class Project:
             UsageError: Another existing project has run loops under this name.
         """
         owner = (self.workspace.folders(name) if folders is None else folders).get(name, self.folder)
-        if owner.resolve() != self.folder.resolve() and (owner / SPEC_FILE).is_file() and not self._was_copied(owner):
+        if owner == self.folder or owner.resolve() == self.folder.resolve():
+            return
+        if (owner / SPEC_FILE).is_file() and not self._was_copied(owner):
             raise self.name_taken(name, owner)
 
     def _was_copied(self, owner: Path) -> bool:
