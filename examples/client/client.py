@@ -14,6 +14,7 @@ from __future__ import annotations
 import json
 import os
 import sys
+import urllib.error
 import urllib.parse
 import urllib.request
 from pathlib import Path
@@ -21,7 +22,7 @@ from typing import Any
 
 
 class Client:
-    """A server of one model.
+    """A server of one model. What it refuses raises ValueError with its words, and OSError if it is not there.
 
     Args:
         url: Its address, such as `http://127.0.0.1:8000`.
@@ -43,8 +44,13 @@ class Client:
 
     def _post(self, path: str, payload: Any) -> dict[str, Any]:
         request = urllib.request.Request(self._url + path, json.dumps(payload).encode(), self._headers)
-        with urllib.request.urlopen(request, timeout=30) as response:
-            answer: dict[str, Any] = json.load(response)
+        try:
+            with urllib.request.urlopen(request, timeout=30) as response:
+                answer: dict[str, Any] = json.load(response)
+        except urllib.error.HTTPError as error:
+            with error:
+                words = error.read().decode(errors="replace")
+            raise ValueError(f"refused ({error.code}): {words}") from error
         return answer
 
 
@@ -60,7 +66,11 @@ def main() -> None:
     url, rows = sys.argv[1:]
     payload = json.loads(Path(rows).read_text() if rows.endswith(".json") else rows)
     client = Client(url, os.environ.get("TOKEN") or token_here(url))
-    print(json.dumps(client.predict(payload if isinstance(payload, list) else [payload]), indent=2))
+    try:
+        answer = client.predict(payload if isinstance(payload, list) else [payload])
+    except (OSError, ValueError) as error:
+        sys.exit(f"client.py: {url}: {error}")
+    print(json.dumps(answer, indent=2))
 
 
 if __name__ == "__main__":

@@ -8,8 +8,8 @@ case $URL in http://127.0.0.1:* | http://localhost:*) TOKEN=${TOKEN:-$(cat .loop
 HEADERS=(-H 'Content-Type: application/json')
 if [ -n "${TOKEN:-}" ]; then HEADERS+=(-H "Authorization: Bearer $TOKEN"); fi
 
-curl -sSf "${HEADERS[@]}" -H 'X-Request-Id: call-1' "$URL/invocations" \
+curl -sS --fail-with-body "${HEADERS[@]}" -H 'X-Request-Id: call-1' "$URL/invocations" \
   -d '[{"months": 3, "plan": "basic", "region": "north", "monthly_fee": 12.5, "support_calls": 4}]'
 echo
-curl -sSf "${HEADERS[@]}" "$URL/feedback" -d '{"id": "call-1", "label": "yes"}'
+curl -sS --fail-with-body "${HEADERS[@]}" "$URL/feedback" -d '{"id": "call-1", "label": "yes"}'
 echo

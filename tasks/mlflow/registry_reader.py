@@ -32,7 +32,7 @@ from tasks.state.champion_moves import named_version, named_versions
 from tasks.state.workspace_id import own_id
 
 ANSWER_S = 5.0
-"""How long MLflow's server may take to say that it is there."""
+"""How long MLflow's server may take to answer."""
 ANYTHING = "registered-models/search"
 """What every account may ask."""
 _thread = threading.local()
@@ -198,7 +198,7 @@ def check_answers() -> None:
         return
     with _asked_once(), reaching_store():
         try:
-            opened(_address(uri, ANYTHING, {"max_results": 1}), ANSWER_S).close()
+            opened(_address(uri, ANYTHING, {"max_results": 1})).close()
         except urllib.error.HTTPError as error:
             error.close()
             if error.code >= HTTPStatus.INTERNAL_SERVER_ERROR:  # a proxy may know no such page
@@ -293,12 +293,19 @@ def _tags(fields: Mapping[str, Any]) -> dict[str, str]:
     return {pair["key"]: pair["value"] for pair in fields.get("tags", [])}
 
 
-def opened(address: str, timeout_s: float = 10.0, server: str = "", method: str = "GET") -> HTTPResponse:
-    """Open an address by HTTP, with the registry's secret if it is of the registry's server; gives the bytes."""
+def opened(address: str, timeout_s: float | None = None, server: str = "", method: str = "GET") -> HTTPResponse:
+    """Open an address by HTTP, with the registry's secret if it is of the registry's server; gives the bytes.
+
+    Args:
+        address: What to open.
+        timeout_s: How long an answer may take; default: ANSWER_S.
+        server: The registry's address; default: the configured one.
+        method: Of HTTP.
+    """
     is_ours = is_same_server(address, server or os.environ["MLFLOW_TRACKING_URI"])
     headers = authorization() if is_ours else {}
     request = urllib.request.Request(address, headers=headers, method=method)  # noqa: S310 - configured
-    return http_client.opened(request, timeout_s)
+    return http_client.opened(request, timeout_s or ANSWER_S)
 
 
 def authorization() -> dict[str, str]:

@@ -100,3 +100,8 @@ def test_the_client_of_the_examples_predicts_and_reports_labels(workspace: Works
     script = [sys.executable, str(EXAMPLES / "client" / "client.py"), server.url, '{"x": 1, "c": "u"}']
     done = subprocess.run(script, capture_output=True, text=True, check=True)
     assert '"label": "yes"' in done.stdout
+    done = subprocess.run([*script[:-1], '{"x": "many", "c": "u"}'], capture_output=True, text=True, check=False)
+    assert done.returncode == 1
+    assert f"client.py: {server.url}: refused (400): " in done.stderr
+    assert "'many'" in done.stderr
+    assert "Traceback" not in done.stderr

@@ -40,7 +40,6 @@ def test_what_needs_only_rows_goes_on(tracked: Workspace, monkeypatch: pytest.Mo
         register_served(tracked, "tiny", number)
     assert CliRunner().invoke(loopline, ["promote", "tiny", "1"], catch_exceptions=False).exit_code == 0
     monkeypatch.setattr(registry_reader, "ANSWER_S", 0.3)
-    monkeypatch.setattr(registry_reader.opened, "__defaults__", (0.3, *registry_reader.opened.__defaults__[1:]))
     monkeypatch.setattr(prefect_server, "ANSWER_S", 0.3)
     monkeypatch.setattr(events, "TIMEOUT_S", 0.3)
     name, path = TOOLS[tool]
