@@ -128,13 +128,15 @@ def _validate(
     report = {**outcome.report, "stage": stage, "loop_id": loop.id}
     if not loop.spec.data.show_rows:
         report["results"] = without_values(report["results"])
-    page = _publish(loop, folder, stage, report)
+    html = _publish(loop, folder, stage, report)
     counts = {
         "expectations": len(report["results"]),
         "failed": sum(not result["success"] for result in report["results"]),
     }
     loop.outbox.metrics(LOOP_RUN, {f"validation_{stage}_{name}": value for name, value in counts.items()})
     loop.outbox.tags(LOOP_RUN, {f"loopline.validation_{stage}": report["status"]})
+    if report["status"] in ("error", "rejected"):  # the page of a step that is done is kept when it is saved
+        page = keep_page(loop.state, loop.id, html.stem, html, loop.epoch)
     if report["status"] == "error":
         raise DataError(f"{loop.spec.name}: the {stage} data could not be checked: {_failures(report)}; see {page}")
     if report["status"] == "rejected":
@@ -150,17 +152,17 @@ def _validate(
 
 
 def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Path:
-    """Write the report as data and as a page: into the step's folder, to two addresses, and into MLflow."""
+    """Write the report as data and as a page: into the step's folder, as the newest, into MLflow; return the page."""
     from models.report.validation import render_validation
 
     html = render_validation(report)
+    page = folder / f"validation-{stage}.html"
+    newest = loop.state / "reports" / page.name
     write_json(folder / REPORT_FILE, report)
-    write_text(folder / f"validation-{stage}.html", html)
-    newest = loop.state / "reports" / f"validation-{stage}.html"
+    write_text(page, html)
     write_text(newest, html)
     shared_files.publish(loop.state, loop.epoch, newest)
-    page = keep_page(loop.state, loop.id, newest.stem, folder / newest.name, loop.epoch)
-    for path in (folder / REPORT_FILE, folder / f"validation-{stage}.html"):
+    for path in (folder / REPORT_FILE, page):
         loop.outbox.artifact(LOOP_RUN, path, f"validation/{stage}")
     return page
 

@@ -437,9 +437,10 @@ def test_bad_data_is_rejected_before_anything_is_trained(project: Project) -> No
     data = Path(project.folder / "data.csv")
     data.write_text(ROWS + "5000,u,yes\n")
     champion = aliased("tiny")
-    with pytest.raises(GateRefused, match="x"):
+    with pytest.raises(GateRefused, match="x") as refused:
         carry_round(project)
     assert aliased("tiny") == champion
+    assert Path(re.findall(r"the report is (\S+\.html)", str(refused.value))[0]).is_file()
     assert list((project.state("tiny") / "quarantine").rglob("*.parquet"))
     data.write_text(ROWS)
     _, before = carry_round(project)
