@@ -23,6 +23,7 @@ ACTS = {
     "tasks/state/step_store.py: delete by sweep": "older than its rule, by names that a later epoch has not",
     "tasks/gc/stored_files.py: delete by delete_stored": "needed by no row, under the lease, after a look at it",
     "tasks/state/shared_files.py: put_file by publish": "its name ends with the epoch, and the highest is read",
+    "tasks/state/shared_files.py: put by publish": "the same, compressed",
     "tasks/state/shared_files.py: delete by publish": "named by an earlier epoch",
     "tasks/state/delta/places.py: put by write": "a log's file under a new name, before the commit that names it",
     "tasks/state/delta/places.py: delete by delete": "a log's files that no commit names, hours ago or by age of rows",
