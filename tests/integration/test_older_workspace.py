@@ -1,7 +1,8 @@
-"""The workspace that Loopline wrote at its commit 4dec9a03, in `older_workspace/`, goes on with today's.
+"""The workspaces that Loopline wrote at older commits, in `older_workspace/COMMIT/`, go on with today's.
 
-`state.sql` is its state database after a loop, two promotions and a canary, without the outbox and without all step
+`state.sql` is a state database after loops, two promotions and a canary, without the outbox and without all step
 records but the registration's; `mlflow.json` is what MLflow's client showed of its registered model.
+`tests.store_workspace` writes both; of 4dec9a03 it was one loop, and its moves are in MLflow's journal alone.
 """
 
 from __future__ import annotations
@@ -38,12 +39,17 @@ STORED = Path(__file__).with_name("older_workspace")
 
 
 @pytest.fixture
-def older(tracked: Workspace, make_project: MakeProject) -> Workspace:
+def commit() -> str:
+    return "4dec9a03"
+
+
+@pytest.fixture
+def older(tracked: Workspace, make_project: MakeProject, commit: str) -> Workspace:
     make_project("tiny")
     with closing(sqlite3.connect(tracked.state / database.FILE)) as raw:
         raw.execute("pragma journal_mode = wal")
-        raw.executescript((STORED / "state.sql").read_text())
-    stored = json.loads((STORED / "mlflow.json").read_text())
+        raw.executescript((STORED / commit / "state.sql").read_text())
+    stored = json.loads((STORED / commit / "mlflow.json").read_text())
     client().create_registered_model("tiny", tags=stored["tags"])
     for number, tags in stored["versions"].items():
         source = tracked.state / "mlflow" / "artifacts" / number
@@ -173,3 +179,23 @@ def test_after_the_way_back_the_next_upgrade_goes_on_as_the_owner(older: Workspa
     assert workspace_id(older.state) == owner == registered("tiny").tags[OWNER]
     assert open_registry(older, "tiny").promote("3", "1").after == "3"
     assert registered("tiny").aliases["champion"] == "3"
+
+
+@pytest.mark.parametrize("commit", ["f47e5f60"])
+def test_the_workspace_of_the_last_landing_goes_on(older: Workspace) -> None:
+    before = content_of(older.root)
+    findings = checked(0)
+    assert content_of(older.root) == before
+    assert {findings[what][0] for what in ("state", "tracking", "specs", "packages", "loops", "records")} == {"ok"}
+    assert "promote   1 -> 2" in said("release", "tiny", "--history")
+    newest = serving_state(older.state, "tiny")
+    assert newest is not None
+    assert newest.move.plan.canary is not None
+    assert (newest.move.plan.canary.version, newest.move.plan.canary.share) == ("3", 0.1)
+    assert {version.number for version in versions_of(older.state, "tiny")} == {"1", "2", "3"}
+    assert registered("tiny").tags[OWNER] == workspace_id(older.state)
+    loop = last_loop(older.state / "projects" / "tiny")
+    assert loop is not None
+    assert loop.state == "finished"
+    assert open_registry(older, "tiny").rollback().after == "1"
+    assert registered("tiny").aliases["champion"] == "1"
