@@ -50,9 +50,9 @@ class OccludedRows:
 def without_words(feed: Feed, columns: Sequence[str]) -> Iterator[OccludedRows]:
     """Yield the first row without words of a text, for each column of texts that is no missing one and not too long.
 
-    A text of many words is left out in stretches of some.
+    A text of many words is left out in stretches of some; of more than `MOST_PARTS` columns the last ones are not.
     """
-    for column in columns:
+    for column in columns[:MOST_PARTS]:
         text = str(feed[column][0])
         words = [*re.finditer(r"\S+", text)]
         if not words or len(text) > MOST_CHARACTERS:

@@ -28,6 +28,8 @@ def test_long_texts_are_left_out_in_stretches_within_the_budget() -> None:
     several = [*without_words(feed, ["a", "b"])]
     assert MOST_PARTS / 2 < sum(len(rows.parts) for rows in several) <= MOST_PARTS
     assert " ".join(map(str, several[0].parts)).split() == words
+    many = {f"c{number}": np.array(["some words"], object) for number in range(MOST_PARTS + 3)}
+    assert sum(len(rows.parts) for rows in without_words(many, [*many])) == MOST_PARTS
     too_long = {"a": np.array(["w " * MOST_CHARACTERS], object)}
     assert [*without_words(too_long, ["a"])] == []
 
