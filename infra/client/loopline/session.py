@@ -31,7 +31,7 @@ INSTALL = f"install Loopline again, or name another by {PROGRAM}"
 """The cure of a program that never answers."""
 NOT_PASSED = ("MPLBACKEND",)
 """What a notebook's kernel sets for its own Python."""
-CANCEL_S = 4.8
+CANCEL_S = 4.4
 """The longest wait for the end of an interrupted call, in which a loop closes its books; then the session is killed."""
 END_S = 5.0
 
