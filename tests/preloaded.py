@@ -22,8 +22,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
-from models.distributed.forkserver import PRELOAD
-from models.nets.catalogue import BATCH_ENGINE
+from models.distributed.forkserver import OF_RANKS, PRELOAD
 
 LIBRARIES = (
     "alembic.command",
@@ -70,7 +69,7 @@ LIBRARIES = (
     "dvc_data.hashfile.db.local",
     "dvc_data.hashfile.status",
     *PRELOAD,
-    *BATCH_ENGINE,
+    *OF_RANKS,
 )
 OURS = ("models", "tasks", "flows")
 PREFECT = (

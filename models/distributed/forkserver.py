@@ -27,7 +27,17 @@ from typing import Any
 from models.parent_death import die_with
 from models.project_spec import own_reads
 
-PRELOAD = ("torch", "models.training.rank", "models.training.agent")
+PRELOAD = (
+    "torch",
+    "models.training.rank",
+    "models.training.agent",
+    "models.training.trees",
+    "models.export.validation_scores",
+    "models.data.feeds",
+)
+"""What every child has: the last three cost 70 ms of CPU, and most children of a search would import them again."""
+OF_RANKS = ("models.distributed.pipeline", "models.training.checkpoints.shards")
+"""What several ranks of a job have too, with torch's DTensors, FSDP and compiler: 1.7 s of CPU."""
 _HEADER = struct.Struct("<QI")
 _MOST_DESCRIPTORS = 253
 _LOOK_S = 0.5

@@ -2,6 +2,9 @@
 
 All plans start from the same weights. With fsdp and hsdp a rank gives memory only to its own shards, if the net can be
 built without memory (`models/nets/deferred.py`); with other plans each rank builds the whole net and then splits it.
+
+What several ranks alone need is imported where they need it: torch's DTensors, FSDP and pipelines, with sympy and the
+compiler behind them, cost 1.7 s of CPU.
 """
 
 from __future__ import annotations
@@ -11,24 +14,22 @@ import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import torch
 from torch import nn
-from torch.distributed._composable.replicate_with_fsdp import replicate
-from torch.distributed.fsdp import FSDPModule, fully_shard
-from torch.distributed.tensor import Replicate
-from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
 from torch.nn.parallel import DistributedDataParallel
 
 from models.distributed.mesh import Mesh
-from models.distributed.pipeline import Criterion, Inputs, Pipeline, cut
 from models.distributed.precision import BATCH_NORMS, autocast, check_precision, sharding_policy
 from models.distributed.recompute import prepare_blocks
 from models.distributed.world import World
 from models.errors import UsageError
 from models.nets.splitting import BlockStackView, Style, tensor_plan
 from models.project_spec.blocks import Train
+
+if TYPE_CHECKING:
+    from models.distributed.pipeline import Criterion, Inputs, Pipeline
 
 # Runs one discarded step on a few examples with a given module; see `_distributed`.
 Warmup = Callable[[nn.Module], None]
@@ -75,7 +76,8 @@ class ParallelizedNet:
         with self._unsynced(more_follow):
             with self.precision():
                 value = criterion(self.module(**inputs), slice(None))
-            value.backward(gradient=scale)  # type: ignore[no-untyped-call]
+            # The bits of `value.backward(gradient=scale)`, for which torch imports sympy.
+            (value * scale).backward()  # type: ignore[no-untyped-call]
         return value.detach()
 
     @torch.no_grad()
@@ -93,6 +95,10 @@ class ParallelizedNet:
 
     def settle(self) -> None:
         """Release whole weights that were gathered from parts, because the values of the parts have changed."""
+        if self.mesh.whole is None:
+            return
+        from torch.distributed.fsdp import FSDPModule
+
         root = self.pipeline.stage if self.pipeline is not None else self.net
         for module in root.modules():
             if isinstance(module, FSDPModule):
@@ -126,8 +132,9 @@ class ParallelizedNet:
             with self.module.no_sync() if more_follow else contextlib.nullcontext():
                 yield
             return
-        if isinstance(self.module, FSDPModule):
-            self.module.set_requires_gradient_sync(not more_follow)
+        if self.mesh.has("shard") or self.mesh.has("replicate"):
+            module: Any = self.module  # `_divide` has wrapped it
+            module.set_requires_gradient_sync(not more_follow)
         yield
 
 
@@ -152,6 +159,8 @@ def make_plan(net: nn.Module, train: Train, world: World, example: Inputs, rehea
     if mesh.has("tensor"):
         _share_layers(net, mesh)
     if mesh.has("pipeline"):
+        from models.distributed.pipeline import cut
+
         precision = functools.partial(autocast, train, world.device)
         plan.pipeline = cut(net, train.pipeline, mesh, world.rank, example, precision)
     prepare_blocks(net, train)
@@ -171,6 +180,9 @@ def builds_in_shards(world: World) -> bool:
 
 def _share_layers(net: nn.Module, mesh: Mesh) -> None:
     """Apply tensor parallelism: linear layers become DTensors over the ranks that share them."""
+    from torch.distributed.tensor import Replicate
+    from torch.distributed.tensor.parallel import ColwiseParallel, ParallelStyle, RowwiseParallel, parallelize_module
+
     plan, ranks = tensor_plan(net), mesh.layout.tensor
     if plan is None or not plan[0]:
         raise UsageError(
@@ -194,13 +206,13 @@ def _share_layers(net: nn.Module, mesh: Mesh) -> None:
 
 def _divide(root: nn.Module, net: nn.Module, mesh: Mesh, train: Train) -> None:
     """Apply FSDP, HSDP, or replication beside another plan: each block is a unit, and the rest is one unit."""
-    wrap: Callable[..., Any]
-    if mesh.has("shard"):
-        wrap, view = fully_shard, mesh.view("replicate", "shard")
-    elif mesh.has("replicate"):
-        wrap, view = replicate, mesh.view("replicate")
-    else:
+    if not (mesh.has("shard") or mesh.has("replicate")):
         return
+    from torch.distributed._composable.replicate_with_fsdp import replicate
+    from torch.distributed.fsdp import fully_shard
+
+    wrap: Callable[..., Any] = fully_shard if mesh.has("shard") else replicate
+    view = mesh.view("replicate", "shard")
     # This warning comes for every net that ends in a linear layer over positions; no loss changes an output in place.
     warnings.filterwarnings("ignore", message="FSDP2-wrapped module .* returned a view tensor")
     policy = sharding_policy(train, torch.device(view.device_type))

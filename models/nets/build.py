@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -15,7 +16,7 @@ from models.errors import UsageError, UserCodeError, did_you_mean
 from models.kinds.data_kind import PerDataKind
 from models.nets.adapters import adapt
 from models.nets.catalogue import NETS, net_name
-from models.nets.deferred import NetDraft, draft
+from models.nets.deferred import NetDraft, allocate, draft
 from models.nets.linear import LinearWindow
 from models.nets.relative import RelativeNet
 from models.nets.sizes import WHOLE_NUMBERS, Sizes
@@ -29,6 +30,9 @@ _SHAPES: PerDataKind[str] = {
     "text": "batch, position, num_outputs",
 }
 """What the dimensions of a net's output are."""
+_MOST_REAL = 2_000_000
+"""Parameters of a net without memory that is tried out with memory: for its first operation on the meta device torch
+imports its compiler, 1.3 s of CPU."""
 
 
 def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
@@ -43,6 +47,12 @@ def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
         UsageError: The net does not exist, does not accept this kind of data, or has no such argument.
         UserCodeError: The user's code raised, returned no `nn.Module`, or a net with a wrong output shape.
     """
+    net = _assembled(model, sizes, base)
+    _check(net, sizes, net_name(model.net, sizes.kind))
+    return net
+
+
+def _assembled(model: Model, sizes: Sizes, base: Path) -> nn.Module:
     name = net_name(model.net, sizes.kind)
     factory = resolve(name, base, NETS)
     if name in NETS:
@@ -53,6 +63,10 @@ def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
     is_forecast = isinstance(net, LinearWindow)
     if sizes.reference is not None and not is_forecast and (name in NETS or sizes.reference.is_chosen):
         net = RelativeNet(net, sizes.reference, starts_at_zero=name in NETS)
+    return net
+
+
+def _check(net: nn.Module, sizes: Sizes, name: str) -> None:
     _dry_forward(net, sizes, name)
     if not any(parameter.requires_grad for parameter in net.parameters()):
         raise UserCodeError(f"{name}: no parameter that can be trained: register layers as attributes")
@@ -63,7 +77,6 @@ def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
             f"{name}: the layer {empty[0].rpartition('.')[0]!r} is empty, its weight has shape {shape}: "
             "leave it out where the data has no such inputs"
         )
-    return net
 
 
 def draft_net(model: Model, sizes: Sizes, base: Path) -> NetDraft:
@@ -79,7 +92,9 @@ def draft_net(model: Model, sizes: Sizes, base: Path) -> NetDraft:
     is_ready = name in NETS
     if not is_ready and not getattr(resolve(name, base, NETS), "build_on_meta", False):
         return NetDraft(build_net(model, sizes, base))
-    return draft(partial(build_net, model, sizes, base), is_required=not is_ready, name=name)
+    drafted = draft(partial(_assembled, model, sizes, base), is_required=not is_ready, name=name)
+    _check(drafted.net, sizes, name)
+    return drafted
 
 
 def check_arguments(
@@ -142,10 +157,10 @@ def example_inputs(sizes: Sizes, batch: int = 2) -> dict[str, torch.Tensor]:
 
 
 def _dry_forward(net: nn.Module, sizes: Sizes, name: str) -> None:
-    inputs = example_inputs(sizes)
-    net.eval()
-    with torch.no_grad():
-        output = net(**inputs) if name in NETS else call(net, name, **inputs)
+    trial = _with_memory(net).eval()
+    with torch.no_grad(), torch.device(next((p.device for p in trial.parameters()), "cpu")):
+        inputs = example_inputs(sizes)
+        output = trial(**inputs) if name in NETS else call(trial, name, **inputs)
     net.train()
     expected = (2, *sizes.output)
     got = tuple(output.shape) if isinstance(output, torch.Tensor) else type(output).__name__
@@ -155,3 +170,16 @@ def _dry_forward(net: nn.Module, sizes: Sizes, name: str) -> None:
             f"{name}: forward gave {got}, expected {expected} ({_SHAPES[sizes.kind]}) from {shapes}: "
             "let its last layer have num_outputs outputs"
         )
+
+
+def _with_memory(net: nn.Module) -> nn.Module:
+    """Return the net, or a copy of zeros of a small one that is on the meta device."""
+    weights = [*net.parameters(), *net.buffers()]
+    if not all(tensor.is_meta for tensor in weights) or sum(tensor.numel() for tensor in weights) > _MOST_REAL:
+        return net
+    trial = copy.deepcopy(net)
+    allocate(trial, torch.device("cpu"))
+    with torch.no_grad():
+        for tensor in (*trial.parameters(), *trial.buffers()):
+            tensor.zero_()
+    return trial

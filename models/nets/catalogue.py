@@ -15,8 +15,6 @@ from models.project_spec.blocks import Kind
 from models.project_spec.references import FamilyPart, NetSort, is_own_code, resolve, sort_of_net
 from models.project_spec.search import Dimension
 
-BATCH_ENGINE = ("torch.distributed.optim", "models.distributed.parallel", "models.training.checkpoints.shards")
-"""What the first optimiser, plans and checkpoints of ranks import: trees and linear models need none of it."""
 OBJECTIVE = "model.objective"
 """The path of the objective of trees, which is searched where the goal is the absolute error."""
 BAG_S = 20.0
@@ -84,7 +82,7 @@ class CatalogueEntry:
     """(jobs of equal settings, preparation) -> each trained model as a GraphBuilder, and the name of its output."""
     weights: str = "weights.safetensors"
     """The file of the weights in a job's folder."""
-    modules: tuple[str, ...] = BATCH_ENGINE
+    modules: tuple[str, ...] = ()
     """What a training imports beside torch, once for all children of the fork server."""
     libraries: tuple[str, ...] = ()
     """Those that decide the result beside torch."""
@@ -296,7 +294,6 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         by_descent=False,
         unused=_OF_DESCENT,
         fit="models.training.linear:fit_linear",
-        modules=(),
         no_gpu="a linear model is fitted by few passes over all rows, in one process",
         memory=FitMemory(number=0.7, category=16, row=36, output=16),
         defaults={"model.l2": 1.0},
@@ -311,7 +308,6 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         by_descent=False,
         unused=_OF_DESCENT | _OF_REFITS,
         fit="models.training.linear:fit_naive",
-        modules=(),
         no_gpu="a naive forecast takes a value of the window as it is",
         continues_window=True,
     ),
@@ -322,7 +318,6 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         by_descent=False,
         unused=_OF_DESCENT,
         fit="models.training.convex.descriptors:fit_descriptors",
-        modules=(),
         no_gpu="a linear model is fitted by few passes over all rows, in one process",
     ),
 }
@@ -344,7 +339,6 @@ ESTIMATOR = CatalogueEntry(
     outputs="models.training.by_rounds.estimators:estimator_outputs",
     graphs="models.export.estimators:estimator_parts",
     weights="family.bin",
-    modules=(),
     no_gpu="an estimator is fitted in one process",
     memory=FitMemory(number=16, category=16, row=84, output=16),
     reader="models.estimators.search:read_row",

@@ -7,6 +7,7 @@ rank that holds a shard draws the same numbers as one that holds the whole.
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -60,8 +61,9 @@ class InitRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._alive: list[torch.UntypedStorage] = []  # a freed storage's number could come again
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        out = func(*args, **(kwargs or {}))
         first = args[0] if args else None
+        # Nothing is drawn on the meta device, but torch would import its compiler for it.
+        out = first if func in _RANDOM and first.device.type == "meta" else func(*args, **(kwargs or {}))
         if func in _MAKING:
             self._set(out, (Operation(*_MAKING[func](args)),))
         elif func.name() in _COPYING:
@@ -98,6 +100,10 @@ class InitRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             self.forget(tensor)
         else:
             self._recipes[_number(tensor)] = recipe
+
+
+# Torch wraps the method of such a mode for `torch.compile`, and the wrapper's first call imports the compiler.
+InitRecorder.__torch_dispatch__ = inspect.unwrap(InitRecorder.__torch_dispatch__)  # type: ignore[method-assign]
 
 
 class _MetaQuestions(TorchFunctionMode):
@@ -141,7 +147,10 @@ class NetDraft:
         if self.recipes is None:
             self.net.to(device)
             return
-        self.net.to_empty(device=device)
+        if any(_is_spread(tensor) for _, tensor in _tensors(self.net)):
+            self.net.to_empty(device=device)
+        else:
+            allocate(self.net, device)
 
         def put(name: str, tensor: torch.Tensor) -> None:
             assert self.recipes is not None
@@ -209,6 +218,22 @@ def _drawn(recipe: Recipe, like: torch.Tensor, seed: int) -> torch.Tensor:
             extra_arguments = {"generator": generator} if operator in _RANDOM else {}
             operator(values, *arguments, **extra_arguments)
     return values
+
+
+def allocate(net: nn.Module, device: torch.device) -> None:
+    """Give a net on the meta device memory, without values.
+
+    As `nn.Module.to_empty`, whose operation on a meta tensor imports sympy: half a second of CPU.
+    """
+    for module in net.modules():
+        for name, parameter in [*module.named_parameters(recurse=False)]:
+            setattr(module, name, nn.Parameter(_empty(parameter, device), parameter.requires_grad))
+        for name, buffer in [*module.named_buffers(recurse=False)]:
+            setattr(module, name, _empty(buffer, device))
+
+
+def _empty(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
+    return torch.empty_strided(tensor.shape, tensor.stride(), dtype=tensor.dtype, device=device)
 
 
 @torch.no_grad()

@@ -12,19 +12,17 @@ import os
 import shutil
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Literal, NamedTuple
+from typing import Literal, NamedTuple
 
 import torch
 
+from models.distributed.parallel import ParallelizedNet
 from models.distributed.recompute import compile_blocks
 from models.distributed.world import World
 from models.errors import TrainingError
 from models.files import read_json, write_json
 from models.training.costs.speeds import compile_facts
 from models.training.job import CHOICES_FILE, TrainingJob
-
-if TYPE_CHECKING:
-    from models.distributed.parallel import ParallelizedNet
 
 Mode = Literal["off", "on", "reduce-overhead"]
 _MODES: tuple[Mode, ...] = ("off", "on", "reduce-overhead")

@@ -16,6 +16,7 @@ from torch import nn
 from models.data.preparation import Preparation
 from models.distributed.dtensor import spread_optimiser
 from models.distributed.order import SampleOrder, seed_of
+from models.distributed.parallel import ParallelizedNet, Warmup, builds_in_shards, make_plan
 from models.distributed.precision import LossScaler
 from models.distributed.world import World
 from models.errors import TrainingError
@@ -57,7 +58,6 @@ from models.training.optimisation.optimisers import make_optimiser
 from models.training.optimisation.pretrain import LOSS, MaskingScheme, reconstructor
 
 if TYPE_CHECKING:
-    from models.distributed.parallel import ParallelizedNet, Warmup
     from models.training.checkpoints.shards import StoredCheckpoint
 
 
@@ -164,8 +164,6 @@ def open_session(job: TrainingJob, world: World) -> TrainingSession:
         TrainingError: The checkpoint belongs to another job.
         UsageError, UserCodeError, DataError: The net, the metric or the data does not match the spec.
     """
-    from models.distributed.parallel import make_plan
-
     job, world = with_choices(job, world), world.under(job.train)
     preparation = Preparation.load(job.prepared)
     train, validation = (part.to(world.device) for part in open_examples(job, preparation))
@@ -215,8 +213,6 @@ def _draft(job: TrainingJob, preparation: Preparation, world: World) -> NetDraft
     Raises:
         TrainingError: The plan cannot fit; nothing was allocated for a net of the catalogue.
     """
-    from models.distributed.parallel import builds_in_shards
-
     drafted = draft_net(job.model, Sizes.of(preparation, job.model.net), job.project)
     is_pretraining = job.stage == "pretrain"
     if not is_pretraining:

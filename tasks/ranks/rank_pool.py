@@ -18,7 +18,7 @@ from typing import Any
 
 from models import errors
 from models.cores import WAITING, usable_cores
-from models.distributed.forkserver import receive, send
+from models.distributed.forkserver import OF_RANKS, receive, send
 from models.errors import LooplineError, TrainingError
 from models.nets.catalogue import full_row_of, row_of
 from models.project_spec import own_reads
@@ -140,7 +140,7 @@ class RankPool:
         run, deaths = _JobRun(job, on_epoch), 0
         alone = job.processes.ranks == 1
         target, count = ("run_alone", 1) if alone else ("run_ranks", 1 + job.train.ranks)
-        modules = full_row_of(job.model.net, job.project).modules
+        modules = (*full_row_of(job.model.net, job.project).modules, *(() if alone else OF_RANKS))
         while True:
             child = self._start(f"models.training.agent:{target}", (job,), count, modules)
             try:

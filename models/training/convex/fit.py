@@ -38,6 +38,7 @@ from models.training.loop import Report
 from models.training.model_choice import ValidationScore, as_array, record, score
 from models.training.optimisation.listwise import listwise_loss
 from models.training.optimisation.losses import Loss, make_loss, predictions
+from models.training.optimisation.optimisers import uncompiled
 from models.training.search_course import without_blocks
 
 CPU = torch.device("cpu")
@@ -161,7 +162,7 @@ def minimise(net: Linear, train: ExampleSet, loss: Loss, l2: float, iterations: 
     """Fit the weights to the mean loss and `l2 / 2n` times their squares; return the mean loss of the training rows."""
     positions = torch.arange(len(train))
     inputs, target, weight = train.inputs(), train.gather_target(positions), train.gather_weight(positions)
-    optimiser = torch.optim.LBFGS(
+    optimiser = uncompiled(torch.optim.LBFGS)(
         net.parameters(),
         max_iter=iterations,
         history_size=_HISTORY,
@@ -171,7 +172,7 @@ def minimise(net: Linear, train: ExampleSet, loss: Loss, l2: float, iterations: 
     )
 
     def objective() -> torch.Tensor:
-        optimiser.zero_grad()
+        net.zero_grad()
         total = (loss(net(**inputs), target, weight) + l2 / 2 * net.penalty()) / len(train)
         total.backward()  # type: ignore[no-untyped-call]
         return total

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import inspect
 import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
@@ -34,6 +35,9 @@ class _Counter(TorchDispatchMode):  # type: ignore[no-untyped-call]
         if formula is not None:
             self.total += formula(*args, **(kwargs or {}), out_val=out)
         return out
+
+
+_Counter.__torch_dispatch__ = inspect.unwrap(_Counter.__torch_dispatch__)  # type: ignore[method-assign]
 
 
 def count_flops(net: nn.Module, inputs: Mapping[str, torch.Tensor]) -> float | None:
