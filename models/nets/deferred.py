@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 
 _aten = torch.ops.aten
 _RANDOM = (_aten.normal_.default, _aten.uniform_.default)
+_DRAWN = (_aten.randn.default, _aten.rand.default)
 # Operations that set all values of a tensor, whatever they were.
 _SETTING = (*_RANDOM, _aten.zero_.default, _aten.fill_.Scalar)
 # Operations that make a tensor with set values: as an operation on an empty one, from the arguments.
@@ -63,7 +64,14 @@ class InitRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         first = args[0] if args else None
         # Nothing is drawn on the meta device, but torch would import its compiler for it.
-        out = first if func in _RANDOM and first.device.type == "meta" else func(*args, **(kwargs or {}))
+        if func in _RANDOM and first.device.type == "meta":
+            out = first
+        elif func in _DRAWN and (kwargs or {}).get("device") == torch.device("meta"):
+            out = _aten.empty.memory_format(*args, **(kwargs or {}))
+        elif func in _SCALING and first.device.type == "meta" and not isinstance(args[1], torch.Tensor):
+            out = _empty(first, first.device)
+        else:
+            out = func(*args, **(kwargs or {}))
         if func in _MAKING:
             self._set(out, (Operation(*_MAKING[func](args)),))
         elif func.name() in _COPYING:
