@@ -62,7 +62,7 @@ class InitRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
         self._alive: list[torch.UntypedStorage] = []  # a freed storage's number could come again
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        first = args[0] if args else None
+        first: Any = args[0] if args else None
         # Nothing is drawn on the meta device, but torch would import its compiler for it.
         if func in _RANDOM and first.device.type == "meta":
             out = first
