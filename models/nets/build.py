@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import inspect
 from collections.abc import Callable
 from functools import partial
@@ -16,7 +15,7 @@ from models.errors import UsageError, UserCodeError, did_you_mean
 from models.kinds.data_kind import PerDataKind
 from models.nets.adapters import adapt
 from models.nets.catalogue import NETS, net_name
-from models.nets.deferred import NetDraft, allocate, draft
+from models.nets.deferred import NetDraft, draft, with_memory
 from models.nets.linear import LinearWindow
 from models.nets.relative import RelativeNet
 from models.nets.sizes import WHOLE_NUMBERS, Sizes
@@ -30,9 +29,6 @@ _SHAPES: PerDataKind[str] = {
     "text": "batch, position, num_outputs",
 }
 """What the dimensions of a net's output are."""
-_MOST_REAL = 2_000_000
-"""Parameters of a net without memory that is tried out with memory: for its first operation on the meta device torch
-imports its compiler, 1.3 s of CPU."""
 
 
 def build_net(model: Model, sizes: Sizes, base: Path) -> nn.Module:
@@ -157,7 +153,7 @@ def example_inputs(sizes: Sizes, batch: int = 2) -> dict[str, torch.Tensor]:
 
 
 def _dry_forward(net: nn.Module, sizes: Sizes, name: str) -> None:
-    trial = _with_memory(net).eval()
+    trial = with_memory(net).eval()
     with torch.no_grad(), torch.device(next((p.device for p in trial.parameters()), "cpu")):
         inputs = example_inputs(sizes)
         output = trial(**inputs) if name in NETS else call(trial, name, **inputs)
@@ -170,16 +166,3 @@ def _dry_forward(net: nn.Module, sizes: Sizes, name: str) -> None:
             f"{name}: forward gave {got}, expected {expected} ({_SHAPES[sizes.kind]}) from {shapes}: "
             "let its last layer have num_outputs outputs"
         )
-
-
-def _with_memory(net: nn.Module) -> nn.Module:
-    """Return the net, or a copy of zeros of a small one that is on the meta device."""
-    weights = [*net.parameters(), *net.buffers()]
-    if not all(tensor.is_meta for tensor in weights) or sum(tensor.numel() for tensor in weights) > _MOST_REAL:
-        return net
-    trial = copy.deepcopy(net)
-    allocate(trial, torch.device("cpu"))
-    with torch.no_grad():
-        for tensor in (*trial.parameters(), *trial.buffers()):
-            tensor.zero_()
-    return trial

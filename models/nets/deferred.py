@@ -7,6 +7,7 @@ rank that holds a shard draws the same numbers as one that holds the whole.
 
 from __future__ import annotations
 
+import copy
 import inspect
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -28,6 +29,9 @@ if TYPE_CHECKING:
 _aten = torch.ops.aten
 _RANDOM = (_aten.normal_.default, _aten.uniform_.default)
 _DRAWN = (_aten.randn.default, _aten.rand.default)
+# Parameters of a net without memory that is tried out with memory: for its first operation on the meta device torch
+# imports its compiler, 1.3 s of CPU.
+_MOST_REAL = 2_000_000
 # Operations that set all values of a tensor, whatever they were.
 _SETTING = (*_RANDOM, _aten.zero_.default, _aten.fill_.Scalar)
 # Operations that make a tensor with set values: as an operation on an empty one, from the arguments.
@@ -68,7 +72,7 @@ class InitRecorder(TorchDispatchMode):  # type: ignore[no-untyped-call]
             out = first
         elif func in _DRAWN and (kwargs or {}).get("device") == torch.device("meta"):
             out = _aten.empty.memory_format(*args, **(kwargs or {}))
-        elif func in _SCALING and first.device.type == "meta" and not isinstance(args[1], torch.Tensor):
+        elif func in _SCALING and first.is_meta and first.is_contiguous() and _is_scaled(first, args[1]):
             out = _empty(first, first.device)
         else:
             out = func(*args, **(kwargs or {}))
@@ -158,7 +162,7 @@ class NetDraft:
         if any(_is_spread(tensor) for _, tensor in _tensors(self.net)):
             self.net.to_empty(device=device)
         else:
-            allocate(self.net, device)
+            _allocate(self.net, device)
 
         def put(name: str, tensor: torch.Tensor) -> None:
             assert self.recipes is not None
@@ -209,6 +213,10 @@ def _aliases(net: nn.Module) -> list[str]:
     return sorted({*everything} - {name for name, _ in net.named_parameters()})
 
 
+def _is_scaled(tensor: torch.Tensor, factor: Any) -> bool:
+    return tensor.is_floating_point() and isinstance(factor, int | float)
+
+
 def _is_spread(tensor: Any) -> TypeGuard[DTensor]:
     return hasattr(tensor, "device_mesh")
 
@@ -228,7 +236,20 @@ def _drawn(recipe: Recipe, like: torch.Tensor, seed: int) -> torch.Tensor:
     return values
 
 
-def allocate(net: nn.Module, device: torch.device) -> None:
+def with_memory(net: nn.Module) -> nn.Module:
+    """Return the net, or a copy of zeros of a small one that is on the meta device."""
+    weights = [*net.parameters(), *net.buffers()]
+    if not all(tensor.is_meta for tensor in weights) or sum(tensor.numel() for tensor in weights) > _MOST_REAL:
+        return net
+    trial = copy.deepcopy(net)
+    _allocate(trial, torch.device("cpu"))
+    with torch.no_grad():
+        for tensor in (*trial.parameters(), *trial.buffers()):
+            tensor.zero_()
+    return trial
+
+
+def _allocate(net: nn.Module, device: torch.device) -> None:
     """Give a net on the meta device memory, without values.
 
     As `nn.Module.to_empty`, whose operation on a meta tensor imports sympy: half a second of CPU.

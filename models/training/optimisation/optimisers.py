@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from fnmatch import fnmatchcase
 from itertools import groupby
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import nn
@@ -18,15 +18,17 @@ from models.project_spec.blocks import Train
 _NOT_HIDDEN = (nn.Embedding,)
 Group = dict[str, Any]
 Optimiser = Callable[..., torch.optim.Optimizer]
+T = TypeVar("T", bound=torch.optim.Optimizer)
 
 
-def uncompiled(kind: type[torch.optim.Optimizer]) -> Optimiser:
+def uncompiled(kind: type[T]) -> type[T]:
     """Return a torch optimiser without what torch wraps around it for `torch.compile`, which is never asked for here.
 
     The wrappers do the same steps, but their first call imports the compiler and sympy: 1.3 s of CPU.
     """
     add, step = (inspect.unwrap(method) for method in (kind.add_param_group, kind.step))
-    return type(kind.__name__, (kind,), {"add_param_group": add, "step": torch.no_grad()(step)})
+    bare: type[T] = type(kind.__name__, (kind,), {"add_param_group": add, "step": torch.no_grad()(step)})
+    return bare
 
 
 _FUSED: dict[str, Optimiser] = {
