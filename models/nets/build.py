@@ -153,7 +153,7 @@ def example_inputs(sizes: Sizes, batch: int = 2) -> dict[str, torch.Tensor]:
 
 
 def _dry_forward(net: nn.Module, sizes: Sizes, name: str) -> None:
-    trial = with_memory(net).eval()
+    trial = (with_memory(net) if name in NETS else net).eval()
     with torch.no_grad(), torch.device(next((p.device for p in trial.parameters()), "cpu")):
         inputs = example_inputs(sizes)
         output = trial(**inputs) if name in NETS else call(trial, name, **inputs)
