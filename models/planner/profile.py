@@ -17,6 +17,7 @@ from typing import Any, Literal
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch._subclasses.fake_tensor import FakeTensorMode
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
@@ -249,8 +250,6 @@ class Profiler:
             return self._traced(micro_batch, tensor, recompute)
 
     def _trace(self, micro_batch: int, tensor: int, recompute: Recompute) -> ActivationBytes:
-        from torch._subclasses.fake_tensor import FakeTensorMode  # imports sympy, which FLOPs alone do not need
-
         mode, narrow = FakeTensorMode(), self._narrowed(tensor)[0]
         with mode:
             net = empty_copy(narrow, "cpu")

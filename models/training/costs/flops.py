@@ -15,8 +15,6 @@ from torch.nn.attention import SDPBackend, sdpa_kernel
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from models.nets.deferred import with_memory
-
 # Nets with up to so many parameters run for real, in a third of the time; larger ones run on the meta device.
 _MOST_REAL = 20_000_000
 
@@ -58,12 +56,10 @@ def count_flops(net: nn.Module, inputs: Mapping[str, torch.Tensor]) -> float | N
         parts that a kernel computes twice. Recomputation does not count either, as MFU requires (Chowdhery et al.
         2022).
     """
-    count, net = len(next(iter(inputs.values()))), with_memory(net)
+    count = len(next(iter(inputs.values())))
     weights = list(net.parameters())
     if sum(p.numel() for p in weights) > _MOST_REAL or any(p.is_meta for p in weights):
         net, inputs = empty_copy(net, "meta"), {name: value.to("meta") for name, value in inputs.items()}
-    elif any(value.is_meta for value in inputs.values()):
-        inputs = {name: torch.zeros(value.shape, dtype=value.dtype) for name, value in inputs.items()}
     buffers = {name: buffer.clone() for name, buffer in net.named_buffers()}
     try:
         with _plain_kernels(net), _Counter() as counter:
