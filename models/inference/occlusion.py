@@ -43,7 +43,7 @@ class OccludedRows:
     """
 
     column: str
-    parts: Sequence[str | Box]
+    parts: list[str] | list[Box]
     feed: Feed
 
 

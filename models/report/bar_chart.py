@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
+from models.inference.occlusion import Box
 from models.report.line_chart import NUM_COLOURS
 from models.report.pages import show
-from models.serving.playground_form import OccludedPart
 
 WIDTH, ROW, NAME, VALUE = 420, 22, 150, 64
 """Pixels of named bars: of the chart, of a row, of the names at the left, of the values at the right."""
@@ -33,8 +33,8 @@ _MAP = Markup(
     '<image width="{width}" height="{height}" href="data:image/png;base64,{picture}"/>{patches}</svg>'
 )
 _PATCH = Markup(
-    '<rect class="c{colour}" x="{x}" y="{y}" width="{width}" height="{height}" fill-opacity="{depth}">'
-    "<title>{change}</title></rect>"
+    '<rect class="c{colour}" x="{box.across}" y="{box.down}" width="{box.width}" height="{box.height}"'
+    ' fill-opacity="{depth}"><title>{change}</title></rect>'
 )
 
 
@@ -132,30 +132,30 @@ def _bar(colour: int, left: float, top: float, width: float, height: float) -> M
     return _BAR.format(colour=colour, **{name: round(value, 2) for name, value in ends.items()})
 
 
-def patch_map(picture: str, parts: Sequence[OccludedPart], title: str) -> Markup:
+def patch_map(picture: str, patches: Sequence[tuple[Box, float]], title: str) -> Markup:
     """Return a picture with its patches: those that add are of the first colour, those that take away of the second.
 
     Args:
         picture: A PNG in base64.
-        parts: The patches, of which the lowest right one ends where the picture does.
+        patches: What each adds, of which the lowest right one ends where the picture does.
         title: What a reader hears first who cannot see the picture.
     """
-    boxes = [(part.box or (0, 0, 0, 0), part.change) for part in parts]
-    width, height = (max(box[axis] + box[axis + 2] for box, _ in boxes) for axis in (0, 1))
-    deepest = max(abs(change) for _, change in boxes) or 1.0
-    patches = [
+    width = max(box.across + box.width for box, _ in patches)
+    height = max(box.down + box.height for box, _ in patches)
+    deepest = max(abs(change) for _, change in patches) or 1.0
+    drawn = [
         _PATCH.format(
             colour=int(change < 0),
-            **dict(zip(("x", "y", "width", "height"), box, strict=True)),
+            box=box,
             depth=round(DEEPEST * abs(change) / deepest, 3),
             change=show(change),
         )
-        for box, change in boxes
+        for box, change in patches
     ]
-    strongest = sorted(boxes, key=lambda pair: -abs(pair[1]))[:MOST_SPOKEN]
+    strongest = sorted(patches, key=lambda pair: -abs(pair[1]))[:MOST_SPOKEN]
     spoken = (
-        f"{show(change)} at {x} to {x + wide} across, {y} to {y + high} down"
-        for (x, y, wide, high), change in strongest
+        f"{show(change)} at {x} to {x + width} across, {y} to {y + height} down"
+        for (x, y, width, height), change in strongest
     )
     label = f"{title}: {'; '.join(spoken)}"
-    return _MAP.format(width=width, height=height, label=label, picture=picture, patches=Markup().join(patches))
+    return _MAP.format(width=width, height=height, label=label, picture=picture, patches=Markup().join(drawn))

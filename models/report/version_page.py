@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
+from models.inference.occlusion import Box
 from models.judge.column_importance import Importances
 from models.judge.verdict import Difference
 from models.judge.worst_rows import WorstExamples
@@ -178,12 +179,13 @@ def render_playground(
 
 def _occlusion_chart(answer: PlaygroundAnswer, occlusion: Occlusion) -> tuple[str, Markup]:
     """Return the title and the chart of what the parts of a text or a picture add."""
-    if occlusion.parts[0].box:
+    pairs = [*zip(occlusion.parts, occlusion.changes, strict=True)]
+    if patches := [(part, change) for part, change in pairs if isinstance(part, Box)]:
         title = f"What each part of the picture adds to {occlusion.output}"
-        return title, patch_map(answer.picture, occlusion.parts, title)
+        return title, patch_map(answer.picture, patches, title)
     title = f"What the words of {occlusion.column} add to {occlusion.output}"
-    largest = sorted(occlusion.parts, key=lambda part: -abs(part.change))[:MOST_BARS]
-    return title, bar_chart([Bar(part.words, part.change) for part in largest], title)
+    words = sorted(pairs, key=lambda pair: -abs(pair[1]))[:MOST_BARS]
+    return title, bar_chart([Bar(str(text), change) for text, change in words], title)
 
 
 def _largest(values: Mapping[str, float]) -> list[tuple[str, float]]:

@@ -16,7 +16,7 @@ from models.errors import DataError
 from models.inference.explain import explained_output
 from models.inference.input_schema import InputRows, InputSchema
 from models.inference.loaded_model import LoadedModel
-from models.inference.occlusion import MOST_PARTS, Box, OccludedRows, without_patches, without_words
+from models.inference.occlusion import MOST_PARTS, OccludedRows, without_patches, without_words
 from models.inference.portable import LABEL, PREDICTION, PROBABILITY
 from models.inference.predict import Feed
 from models.inference.row_values import number_text
@@ -29,7 +29,6 @@ from models.serving.playground_form import (
     MOST_ROWS,
     Control,
     ExplainedRow,
-    OccludedPart,
     Occlusion,
     PlaygroundAnswer,
     PlaygroundField,
@@ -209,12 +208,11 @@ def _occlusions(model: LoadedModel, rows: InputRows) -> list[Occlusion]:
     occlusions, classes = [], model.preparation.target.class_names
     for occluded in _OCCLUDED[model.preparation.kind](model.preparation, rows.feed):
         output, values = explained_output(model.answer(occluded.feed).outputs, classes, 0)
-        parts = [
-            OccludedPart(**{"box" if isinstance(part, Box) else "words": part}, change=change)
-            for part, change in zip(occluded.parts, (values[0] - values[1:]).tolist(), strict=True)
-        ]
         if np.isfinite(values).all():
-            occlusions.append(Occlusion(column=occluded.column, output=output, value=values[0], parts=parts))
+            changes = (values[0] - values[1:]).tolist()
+            occlusions.append(
+                Occlusion(column=occluded.column, output=output, value=values[0], parts=occluded.parts, changes=changes)
+            )
     return occlusions
 
 

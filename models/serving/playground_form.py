@@ -11,6 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from models.frozen_model import FrozenModel
+from models.inference.occlusion import Box
 
 Control = Literal["decimal", "moment", "choice", "passage", "file"]
 """What a person fills in: a number, a time, one of some texts, a text of any length, or a file."""
@@ -72,27 +73,22 @@ class ExplainedRow(FrozenModel):
     contributions: dict[str, float]
 
 
-class OccludedPart(FrozenModel):
-    """Words of a text, or a patch of a picture, and what is lost without it: the prediction less that without it.
+class Occlusion(FrozenModel):
+    """What each part of a text or a picture adds to an output, which is `value` with all of them.
 
     Attributes:
-        words: The words; empty: a patch.
-        box: Of a patch its left and upper end, its width and its height, in pixels.
-        change: In the unit of the output.
+        column: The column of the text or the picture.
+        output: The column of the prediction.
+        value: With all parts, in the unit of the output.
+        parts: The words, or the patches.
+        changes: For each part `value` less the value without it.
     """
-
-    words: str = ""
-    box: tuple[int, int, int, int] | None = None
-    change: float
-
-
-class Occlusion(FrozenModel):
-    """What each part of a text or a picture adds to an output, which is `value` with all of them."""
 
     column: str
     output: str
     value: float
-    parts: list[OccludedPart]
+    parts: list[str] | list[Box]
+    changes: list[float]
 
 
 class PlaygroundAnswer(FrozenModel):

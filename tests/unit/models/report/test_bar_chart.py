@@ -6,8 +6,8 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
+from models.inference.occlusion import Box
 from models.report.bar_chart import DEEPEST, SMALL_HEIGHT, SMALL_WIDTH, Bar, bar_chart, patch_map, side_by_side, stacked
-from models.serving.playground_form import OccludedPart
 
 
 def test_bars_begin_at_zero_on_their_side() -> None:
@@ -53,8 +53,8 @@ def test_a_label_is_escaped() -> None:
 
 
 def test_patches_have_the_colour_of_their_sign_and_the_depth_of_their_size() -> None:
-    parts = [OccludedPart(box=(0, 0, 2, 3), change=0.5), OccludedPart(box=(2, 0, 2, 3), change=-0.25)]
-    svg = patch_map("AAAA", parts, "What <it> adds")
+    patches = [(Box(0, 0, 2, 3), 0.5), (Box(2, 0, 2, 3), -0.25)]
+    svg = patch_map("AAAA", patches, "What <it> adds")
     assert 'viewBox="0 0 4 3"' in svg
     assert f'<rect class="c0" x="0" y="0" width="2" height="3" fill-opacity="{DEEPEST}"><title>0.5</title>' in svg
     assert f'<rect class="c1" x="2" y="0" width="2" height="3" fill-opacity="{DEEPEST / 2}"><title>−0.25</title>' in svg
@@ -62,4 +62,4 @@ def test_patches_have_the_colour_of_their_sign_and_the_depth_of_their_size() -> 
 
 
 def test_a_picture_of_which_no_part_adds_anything_is_shown_as_it_is() -> None:
-    assert 'fill-opacity="0.0"' in patch_map("AAAA", [OccludedPart(box=(0, 0, 2, 3), change=0.0)], "What it adds")
+    assert 'fill-opacity="0.0"' in patch_map("AAAA", [(Box(0, 0, 2, 3), 0.0)], "What it adds")

@@ -103,7 +103,7 @@ def test_a_picture_is_shown_back_as_the_model_sees_it(models: dict[str, LoadedMo
 def test_the_patch_that_decides_is_the_one_that_adds(models: dict[str, LoadedModel]) -> None:
     levels = base64.b64encode(bytes([0, 0, 0, 0, 9, 0])).decode()
     (occlusion,) = answer(models["image"], PlaygroundRequest(rows=json.dumps([{"picture": levels}]))).occlusions
-    changes = {part.box: part.change for part in occlusion.parts}
+    changes = dict(zip(occlusion.parts, occlusion.changes, strict=True))
     assert (occlusion.column, occlusion.output, len(changes)) == ("picture", "probability_no", 6)
     assert min(changes, key=lambda box: changes[box]) == (1, 1, 1, 1), "more light makes it `yes`"
     several = answer(models["image"], PlaygroundRequest(rows=json.dumps([{"picture": levels}] * 2)))
