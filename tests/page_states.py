@@ -31,9 +31,10 @@ from tasks.host.workspace import Workspace
 from tasks.loop import decisions
 from tasks.loop.champion import open_registry
 from tasks.loop.history import LoopRecord, record_loop, save_loop
-from tasks.loop.loop_pages import data_file
+from tasks.loop.loop_pages import data_file, page_of
 from tasks.mlflow.client import client
 from tasks.mlflow.delivery import experiment_id
+from tasks.platform.report_pages import PAGES
 from tasks.prefect import events
 from tasks.state.outbox import LOOP_RUN, Outbox
 from tasks.state.step_records import StepRecords
@@ -168,13 +169,14 @@ def versions(workspace: Workspace, name: str) -> None:
 
 
 def reports(workspace: Workspace, name: str, watched: str | None) -> None:
-    """Write the report pages of the steps, and those of monitoring where the project is watched."""
-    state = workspace.state / "projects" / name
+    """Write the report pages of the steps, of `champion` by its loop, and those of monitoring for whom is watched."""
+    state, of_loop = workspace.state / "projects" / name, name == "champion"
+    places = {kind: page_of(state, f"{name}-1", kind) if of_loop else state / path for kind, path in PAGES.items()}
     for stage in ("raw", "prepared"):
         html = render_validation(report(MET, success=True) if stage == "raw" else report(MET, BROKEN))
-        write_text(state / "reports" / f"validation-{stage}.html", html)
-    links = {path.stem: path.resolve().as_uri() for path in (state / "reports").iterdir()}
-    write_text(state / "card.html", render_card(card(project=name, links=links)))
+        write_text(places[f"validation-{stage}"], html)
+    links = {kind: places[kind].resolve().as_uri() for kind in ("validation-raw", "validation-prepared")}
+    write_text(places["card"], render_card(card(project=name, links=links)))
     write_text(state / "backtest" / "backtest.html", render_backtest(made_backtest()))
     if watched:
         monitored = _monitored(name, watched)

@@ -11,6 +11,7 @@ from models.judge.column_importance import Importances
 from models.judge.verdict import Estimate, Verdict
 from models.metrics.closed_form import LEAST_ROWS
 from models.report.pages import render
+from models.report.version_page import CARD_TABS
 
 Facts = Mapping[str, object]
 """Facts in display order: a label in plain words -> text, number, list or None."""
@@ -97,6 +98,7 @@ def render_card(card: Card) -> str:
     return render(
         "card.html.j2",
         card=card,
+        tabs=CARD_TABS,
         closed_from=LEAST_ROWS,
         verdict=card.verdict,
         light=traffic_light(card.verdict),

@@ -35,6 +35,15 @@ from models.validation.data_profile import SampleRow
 
 MOST_OPTIONS = 40
 """Categories of a list to choose from; of more the control suggests some."""
+CARD_TABS = {
+    "verdict": "Verdict",
+    "performance": "Performance",
+    "data": "Data",
+    "training": "Training",
+    "use": "Use",
+    "all": "All",
+}
+"""The parts of the card by their anchors, and the words of their tabs; `all` shows the other ones together."""
 _ELEMENTS: dict[Control, str] = {"decimal": "text", "choice": "text", "passage": "textarea", "file": "file"}
 """The element that takes a value."""
 
@@ -45,6 +54,7 @@ class VersionSummary:
 
     Attributes:
         moves: Of the champion, from or to this version.
+        card: The path of its card; empty: there is none.
         links: To the pages about it.
         downloads: To its files.
         importances: What its columns are worth; None where that is not stored.
@@ -55,6 +65,7 @@ class VersionSummary:
     registered: float
     role: str = ""
     moves: Sequence[ChampionMove] = ()
+    card: str = ""
     links: Sequence[Link] = ()
     downloads: Sequence[Link] = ()
     importances: Importances | None = None
@@ -65,7 +76,7 @@ def render_version(project: str, facts: VersionSummary, last: LastLoop, now: flo
     """Return the page of a version."""
     bars = importance_bars(facts.importances) if facts.importances else []
     chart = bar_chart(bars, "What each column is worth") if bars else None
-    return _render("version", project, last, now, logout, facts=facts, chart=chart)
+    return _render("version", project, last, now, logout, facts=facts, chart=chart, tabs=CARD_TABS)
 
 
 def render_against(

@@ -6,8 +6,9 @@ import base64
 import io
 import json
 import re
+import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -16,7 +17,7 @@ from models.errors import DataError
 from models.inference.explain import explained_output
 from models.inference.input_schema import InputRows, InputSchema
 from models.inference.loaded_model import LoadedModel
-from models.inference.occlusion import MOST_PARTS, OccludedRows, without_patches, without_words
+from models.inference.occlusion import OccludedRows, without_patches, without_words
 from models.inference.portable import LABEL, PREDICTION, PROBABILITY
 from models.inference.predict import Feed
 from models.inference.row_values import number_text
@@ -38,8 +39,8 @@ from models.serving.playground_form import (
 
 MOST_LEVELS = 500
 MOST_WARNINGS = 20
-MOST_MS = 8000.0
-"""Milliseconds that explaining by parts may take; an answer has 20 s in all."""
+MOST_S, STRETCH_S = 8.0, 1.0
+"""Seconds that explaining may take, of the 20 s of an answer, and about those between two looks at the clock."""
 Records = Sequence[Mapping[str, Any]]
 
 
@@ -111,15 +112,16 @@ def answer(model: LoadedModel, request: PlaygroundRequest) -> PlaygroundAnswer:
         field = next((name for name, place in places.items() if re.match(place, str(error))), "")
         return PlaygroundAnswer(trouble=str(error), field=field)
     records = [{name: _plain(value) for name, value in record.items()} for record in model.records(prediction)]
-    explanation, unexplained = _explained(model, rows)
+    timed = _TimedModel(model, prediction.row_s, time.monotonic() + MOST_S)
+    explanation, unexplained = _explained(timed, rows)
     is_explained = len(records) == 1 and not {LABEL, PREDICTION}.isdisjoint(records[0])  # not of several outputs
-    occlusions = _occlusions(model, rows) if is_explained else []
+    occlusions, late = _occlusions(timed, rows) if is_explained else ([], "")
     return PlaygroundAnswer(
         records=records,
         chances=_chances(records[0]) if len(records) == 1 else {},
         explanation=explanation,
         occlusions=occlusions,
-        unexplained="" if occlusions else unexplained,
+        unexplained="" if occlusions else late or unexplained,
         warnings=_warnings(model.preparation, rows),
         picture=_SHOWN[model.preparation.kind](rows),
     )
@@ -182,38 +184,63 @@ def _chances(record: Mapping[str, Any]) -> dict[str, float]:
     return {name.removeprefix(start): value for name, value in record.items() if name.startswith(start)}
 
 
-def _explained(model: LoadedModel, rows: InputRows) -> tuple[ExplainedRow | None, str]:
+class _TimedModel(NamedTuple):
+    """A model that predicts many rows until a moment of the monotonic clock; `row_s`: what the explained row took."""
+
+    model: LoadedModel
+    row_s: float
+    until: float
+
+    def outputs(self, feed: Feed) -> Mapping[str, np.ndarray]:
+        """Return the outputs, stretch by stretch.
+
+        Raises:
+            DataError: They take too long.
+        """
+        size, num_rows = max(1, int(STRETCH_S / self.row_s)), len(next(iter(feed.values())))
+        stretches = []
+        for start in range(0, num_rows, size):
+            if time.monotonic() > self.until:
+                raise DataError(f"to explain this row takes longer than {MOST_S:g} s")
+            rows = {name: values[start : start + size] for name, values in feed.items()}
+            stretches.append(self.model.answer(rows).outputs)
+        return {name: np.concatenate([part[name] for part in stretches]) for name in stretches[0]}
+
+
+def _explained(timed: _TimedModel, rows: InputRows) -> tuple[ExplainedRow | None, str]:
     """Return the explanation of a single row, or why there is none."""
     if rows.num_rows > 1:
         return None, "one row at a time is explained"
     try:
-        explainer = model.required_explainer
+        explainer = timed.model.required_explainer
         explainer.check(rows.num_rows)
+        outputs = timed.outputs(explainer.question(rows.feed))
     except DataError as error:
         return None, str(error)
-    outputs = model.answer(explainer.question(rows.feed)).outputs
     explanation = explainer.explanations(rows.num_rows, outputs)[0]
     if not np.isfinite([explanation.base, *explanation.contributions.values()]).all():
         return None, "the model finds no number for mixtures of this row with rows of the training data"
     return ExplainedRow.model_validate(explanation.as_json()), ""
 
 
-def _occlusions(model: LoadedModel, rows: InputRows) -> list[Occlusion]:
-    """Return what parts of the texts or the picture of a single row add, unless that takes too long.
+def _occlusions(timed: _TimedModel, rows: InputRows) -> tuple[list[Occlusion], str]:
+    """Return what parts of the texts or the picture of a single row add, and why some are missing.
 
     Cost: the model predicts `MOST_PARTS` further rows.
     """
-    if model.call_ms * MOST_PARTS > MOST_MS:
-        return []
-    occlusions, classes = [], model.preparation.target.class_names
-    for occluded in _OCCLUDED[model.preparation.kind](model.preparation, rows.feed):
-        output, values = explained_output(model.answer(occluded.feed).outputs, classes, 0)
+    preparation, occlusions = timed.model.preparation, list[Occlusion]()
+    for occluded in _OCCLUDED[preparation.kind](preparation, rows.feed):
+        try:
+            outputs = timed.outputs(occluded.feed)
+        except DataError as error:
+            return occlusions, str(error)
+        output, values = explained_output(outputs, preparation.target.class_names, 0)
         if np.isfinite(values).all():
             changes = (values[0] - values[1:]).tolist()
             occlusions.append(
                 Occlusion(column=occluded.column, output=output, value=values[0], parts=occluded.parts, changes=changes)
             )
-    return occlusions
+    return occlusions, ""
 
 
 def _without_words(preparation: Preparation, feed: Feed) -> Iterable[OccludedRows]:

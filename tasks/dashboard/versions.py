@@ -58,11 +58,13 @@ def version(request: Request) -> Response:
         html = render_against(project.name, ours, theirs, project.loop, seen.at, logout_token(request))
         return HTMLResponse(html)
     moves = [move for move in moves_of(workspace.state, project.name) if number in (move.before, move.after)]
+    card, links = _links(workspace, seen, stored.registered)
     facts = _facts(
         stored,
         project,
         moves=moves,
-        links=_links(workspace, seen, stored.registered),
+        card=card,
+        links=links,
         downloads=_downloads(project.name, stored.registered),
         importances=importances_of(workspace, project.name, stored.registered),
         others=[
@@ -128,16 +130,18 @@ def _facts(stored: StoredVersion, project: ProjectFacts, **optional: Any) -> Ver
     return VersionSummary(model_cache.with_verdict(project.name, stored.registered), stored.at, role, **optional)
 
 
-def _links(workspace: Workspace, seen: Overview, version: RegisteredVersion) -> list[Link]:
-    """Return links to the pages of the loop that made a version, and to the version in MLflow."""
+def _links(workspace: Workspace, seen: Overview, version: RegisteredVersion) -> tuple[str, list[Link]]:
+    """Return the path of a version's card, and links to its loop's other pages and to the version in MLflow."""
     project, loop_id = seen.projects[0].name, version.loop_id
     names = loop_pages(workspace.state / "projects" / project, loop_id, is_shared=True)
-    links = [Link(PAGE_NAMES[name], loop_path_of(project, loop_id, name)) for name in names]
+    paths = {name: loop_path_of(project, loop_id, name) for name in names}
+    card = paths.pop("card", "")
+    links = [Link(PAGE_NAMES[name], path) for name, path in paths.items()]
     service = seen.services.get("mlflow")
     if service and service.url:
         address = f"{service.url.rstrip('/')}/#/models/{quote(project, safe='')}/versions/{version.number}"
         links.append(Link("the version in MLflow", address))
-    return links
+    return card, links
 
 
 ROUTES = [

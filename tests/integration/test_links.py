@@ -33,6 +33,8 @@ AGAINST = {"/versions/2": "?against=1", f"/data/{DATA}": "?against=" + "0" * 32 
 STATES = ("never", *LOOPS, "asked", "champion", "alarmed")
 AWAY = "http://127.0.0.1:1"
 """The address of a tracking store that is away."""
+WITH_STORE = ("/", "/projects/champion", "/projects/champion/versions/2", "/projects/champion/releases")
+"""Pages that show what a tracking store has."""
 
 
 @pytest.fixture(scope="module")
@@ -143,7 +145,7 @@ def test_without_its_store_every_page_can_be_read(
     with serving(place) as port:
         inspector = Inspector(browser, bearer(place))
         page = browser.new_page(extra_http_headers=bearer(place))
-        for path in ("/", "/projects/champion", "/projects/champion/versions/2", "/projects/champion/releases"):
+        for path in WITH_STORE:
             answer = page.goto(f"http://127.0.0.1:{port}{path}")
             assert answer is not None
             assert (answer.status, inspector.faults(page)) == (200, [])
@@ -165,20 +167,55 @@ def test_a_report_is_reached_by_a_click_and_has_a_way_back(place: Workspace, bro
         page.wait_for_url("**/projects/alarmed")
 
 
+@pytest.mark.wide
+def test_the_card_is_in_tabs_that_have_addresses(place: Workspace, browser: Browser) -> None:
+    shown = "[...document.querySelectorAll('.tab')].filter(part => part.checkVisibility()).map(part => part.id)"
+    with serving(place) as port:
+        page = browser.new_page(extra_http_headers=bearer(place), java_script_enabled=False)
+        page.goto(f"http://127.0.0.1:{port}/projects/champion/versions/2")
+        page.get_by_role("navigation", name="parts of this version").get_by_role("link", name="Training").press("Enter")
+        page.wait_for_url("**/projects/champion/loops/champion-1/card#training")
+        assert page.evaluate(shown) == ["training"]
+        tabs = page.get_by_role("navigation", name="parts of this page")
+        tabs.get_by_role("link", name="Performance").press("Enter")
+        assert page.evaluate(shown) == ["performance"]
+        tabs.get_by_role("link", name="All").press("Enter")
+        assert len(page.evaluate(shown)) == 5
+        page.goto(page.url.partition("#")[0])
+        assert page.evaluate(shown) == ["verdict"]
+        page.get_by_role("link", name="its loop").click()
+        page.wait_for_url("**/loops/champion-1")
+
+
+def photograph(page: Page, folder: Path, name: str) -> None:
+    """Take a picture of the whole page in each view."""
+    for view in VIEWS:
+        use_view(page, view)
+        page.screenshot(path=folder / view / f"{name}.png", full_page=True)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(900)
 @pytest.mark.usefixtures("data")
-def test_pictures_of_every_page_in_every_view(place: Workspace, browser: Browser, tmp_path: Path) -> None:
+def test_pictures_of_every_page_in_every_view(
+    place: Workspace, browser: Browser, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """For people to look at: PICTURES names the folder, else it is pytest's."""
-    folder = Path(os.environ.get("PICTURES", tmp_path))
+    folder, names = Path(os.environ.get("PICTURES", tmp_path)), list[str]()
+    page = browser.new_page(extra_http_headers=bearer(place))
 
     def visit(page: Page, address: str) -> list[str]:
-        name = picture_name(address.partition("//")[2].partition("/")[2])
-        for view in VIEWS:
-            use_view(page, view)
-            page.screenshot(path=folder / view / f"{name}.png", full_page=True)
+        names.append(picture_name(address.partition("//")[2].partition("/")[2]))
+        photograph(page, folder, names[-1])
         return []
 
     with serving(place) as port:
-        seen, _ = walk(browser.new_page(extra_http_headers=bearer(place)), f"http://127.0.0.1:{port}", visit)
-    assert len([*folder.rglob("*.png")]) == len(seen) * len(VIEWS)
+        walk(page, f"http://127.0.0.1:{port}", visit)
+    monkeypatch.setenv("MLFLOW_TRACKING_URI", AWAY)
+    with serving(place) as port:
+        for path in WITH_STORE:
+            page.goto(f"http://127.0.0.1:{port}{path}")
+            names.append(f"away_{picture_name(path)}")
+            photograph(page, folder, names[-1])
+    assert len(names) > 100
+    assert {path.stem for path in folder.rglob("*.png")} == {*names}

@@ -11,6 +11,7 @@ from models.judge.verdict import Difference, Estimate, Gate, Parity, ServingCost
 from models.project_spec.blocks import Judge
 from models.report.card import Card, Figure, Snippet, render_card, traffic_light
 from models.report.style import draw
+from models.report.version_page import CARD_TABS
 
 VOID = {"meta", "img", "br", "hr", "link", "input"}
 
@@ -135,8 +136,15 @@ def test_a_first_model_with_bare_facts_makes_a_card_too():
     )
     html = render_card(Card(project="penguins", verdict=bare))
     Page(html)
-    assert "Slices" not in html
-    assert "Training" not in html
+    assert "<h2>Slices" not in html
+    assert "<h2>Training" not in html
+
+
+def test_each_tab_leads_to_a_part_of_the_card():
+    html = render_card(card())
+    parts = re.findall(r'<(?:section class="tab"|div) id="(\w+)"', html)
+    assert sorted(parts) == sorted(CARD_TABS)
+    assert re.findall(r'<a href="#(\w+)">', html) == [*CARD_TABS]
 
 
 def test_settings_that_are_the_default_are_folded():

@@ -110,6 +110,22 @@ def test_the_patch_that_decides_is_the_one_that_adds(models: dict[str, LoadedMod
     assert (several.occlusions, several.unexplained) == ([], "one row at a time is explained")
 
 
+@pytest.mark.parametrize("task", ["binary", "image"])
+def test_what_takes_long_is_explained_in_stretches_and_what_takes_too_long_is_answered_without(
+    models: dict[str, LoadedModel], monkeypatch: pytest.MonkeyPatch, task: str
+) -> None:
+    request = (
+        PlaygroundRequest(picture=png(3, 2, 200)) if task == "image" else PlaygroundRequest(cells={"x": "1", "c": "v"})
+    )
+    at_once = answer(models[task], request)
+    monkeypatch.setattr(playground, "STRETCH_S", 1e-9)
+    assert answer(models[task], request) == at_once
+    monkeypatch.setattr(playground, "MOST_S", -1.0)
+    late = answer(models[task], request)
+    assert (late.records, late.explanation, late.occlusions) == (at_once.records, None, [])
+    assert "takes longer" in late.unexplained
+
+
 def test_a_turned_picture_and_one_of_another_size_are_told_apart_by_their_header(
     models: dict[str, LoadedModel], monkeypatch: pytest.MonkeyPatch
 ) -> None:
