@@ -16,6 +16,7 @@ from models.data import split
 from models.data.header import no_such_column
 from models.errors import DataError, UsageError
 from models.identity.hashing import hash_rows, missing
+from models.inputs.types import is_number
 from models.kinds.data_kind import PerDataKind
 from models.kinds.task import refusal
 from models.project_spec.blocks import Data
@@ -338,8 +339,7 @@ def _moments(table: pa.Table, name: str) -> tuple[np.ndarray, bool]:
     if gaps:
         raise DataError(f"data.split.column {name!r}: {gaps} rows have no time: fill or drop them in a source function")
     values = split.times(column, name)
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    is_date = not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    is_date = not is_number(column.type)
     return values.astype(np.float64) / (_US if is_date else 1.0), is_date
 
 

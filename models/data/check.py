@@ -86,7 +86,6 @@ def check_series_types(types: Mapping[str, pa.DataType], data: Data) -> None:
         takes_flags = key != "data.target"
         for name in columns:
             kind = types.get(name, pa.float64())
-            kind = kind.value_type if pa.types.is_dictionary(kind) else kind
             if not (is_number(kind) or (takes_flags and pa.types.is_boolean(kind))):
                 expected = "numbers or booleans" if takes_flags else "numbers"
                 raise DataError(f"{key}: column {name!r} is {kind}, expected {expected}: convert it in the source")
@@ -131,9 +130,10 @@ def _is_same_kind(dtype: str, before: str) -> bool:
 
 
 def _family(dtype: str) -> str:
+    dtype = dtype.removeprefix("dictionary<values=")  # of a dataset from before categories were read as their values
     if dtype.startswith(("int", "uint", "float", "double", "half", "decimal")):
         return "number"
-    if dtype.startswith(("string", "large_string", "dictionary")):
+    if dtype.startswith(("string", "large_string")):
         return "text"
     if dtype.startswith(("timestamp", "date")):
         return "date"

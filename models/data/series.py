@@ -12,7 +12,7 @@ from models.data.known_future import future_inputs, moved
 from models.data.split import times
 from models.errors import DataError
 from models.identity.hashing import missing
-from models.inputs.types import as_float64, as_text
+from models.inputs.types import as_float64, as_text, is_number
 from models.metrics.outputs import horizon_name
 from models.project_spec.blocks import Data
 from models.project_spec.frequency import FORMS, ROWS, Frequency, parse_frequency
@@ -274,9 +274,7 @@ def _inferred(moments: np.ndarray, is_same: np.ndarray, place: StepNames) -> Fre
 
 
 def _is_date(place: StepNames) -> bool:
-    kind = place.table.schema.field(place.column).type
-    kind = kind.value_type if pa.types.is_dictionary(kind) else kind
-    return not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
+    return not is_number(place.table.schema.field(place.column).type)
 
 
 def _months(moments: np.ndarray) -> np.ndarray:

@@ -30,6 +30,7 @@ from models.errors import DataError
 from models.folds import Units
 from models.identity.hashing import Hashes, equal_runs, hash_values, keyed, missing, row_identities, unit_interval
 from models.inputs.times import parsed_times
+from models.inputs.types import is_number
 from models.project_spec.blocks import Data, Split
 
 TRAIN, VALIDATION, TEST = range(3)
@@ -102,9 +103,7 @@ def split_key(table: pa.Table, split: Split) -> np.ndarray | None:
         groups = _ranks(hash_values(column, split.column, split.seed))
         return groups if split.by == "group" or groups.max(initial=-1) < len(groups) - 1 else None
     values = times(column, split.column)
-    kind = column.type.value_type if pa.types.is_dictionary(column.type) else column.type
-    is_plain = pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind)
-    return _ranks(values) if is_plain else values
+    return _ranks(values) if is_number(column.type) else values
 
 
 def independent_units(split: Split, key: np.ndarray | None, identities: Hashes) -> Units:
@@ -183,8 +182,6 @@ def times(column: pa.ChunkedArray, name: str) -> np.ndarray:
         DataError: A text is no ISO date, or the column has times of day alone.
     """
     kind = column.type
-    if pa.types.is_dictionary(kind):
-        column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_time(kind):
         raise DataError(
             f"data.split.column {name!r}: got times of day, which do not order the rows of several days: name a column "
@@ -259,8 +256,6 @@ def _stratified(column: pa.ChunkedArray, target: str, split: Split, hashes: Hash
 
     Source: systematic sampling; rows are ordered by their hashes, so that the order of the file has no effect.
     """
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     values = scratch.first_values(column, _MAX_STRATA)
     if len(values) > _MAX_STRATA:
         raise DataError(

@@ -37,8 +37,6 @@ def as_seconds(column: pa.ChunkedArray, name: str, positions: Sequence[int] | np
     Raises:
         DataError: A text is no time, or a time lies outside the years 1 to 9999 (milliseconds, for example).
     """
-    if pa.types.is_dictionary(column.type):
-        column = column.cast(column.type.value_type)
     if is_text(column.type):
         column = _parsed(column, name)
     zone = getattr(column.type, "tz", None)

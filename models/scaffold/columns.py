@@ -96,9 +96,7 @@ def _share_missing(column: pa.ChunkedArray) -> str:
 
 def num_values(column: pa.ChunkedArray) -> int:
     """Return how many different values a column has, without missing ones."""
-    kind = column.type
-    plain = column.cast(kind.value_type) if pa.types.is_dictionary(kind) else column
-    return int(pc.count_distinct(plain).as_py())
+    return int(pc.count_distinct(column).as_py())
 
 
 def _has_spaces(column: pa.ChunkedArray) -> bool:

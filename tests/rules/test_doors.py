@@ -205,6 +205,17 @@ def test_files_of_two_kinds_are_refused_by_every_door(tmp_path: Path) -> None:
     _same_in_folders(tmp_path, {"a": ["x"]})
 
 
+@pytest.mark.parametrize("values", [["x", None, "x"], [7, None, 7]], ids=["texts", "numbers"])
+def test_pandas_categories_are_their_values_through_every_door(values: list[Any], tmp_path: Path) -> None:
+    column = pa.array(values)
+    _parquet(tmp_path / "a.parquet", a=column.dictionary_encode())
+    table = pa.table({"a": column.dictionary_encode()})
+    for source in (tmp_path, tmp_path / "a.parquet", table, table.to_pandas()):
+        assert read_source(source).column("a").to_pylist() == values, "new and ingest"
+    expected: Cells = {"a": [None if value is None else str(value) for value in values]}
+    assert predicted(tmp_path, {"a": column.type}) == expected, "predict"
+
+
 def test_views_are_texts_through_every_door(tmp_path: Path) -> None:
     _parquet(tmp_path / "a.parquet", a=pa.array(["x", None], pa.string_view()))
     for path in (tmp_path, tmp_path / "a.parquet"):

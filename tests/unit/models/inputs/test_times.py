@@ -23,7 +23,6 @@ NOON_S = datetime(2024, 6, 1, 12, tzinfo=UTC).timestamp()
         (pa.array([1, None]), [1.0, np.nan]),
         (pa.array([datetime(2024, 6, 1, 12)], pa.timestamp("ns")), [NOON_S]),
         (pa.array([datetime(2024, 6, 1, 12, tzinfo=UTC)], pa.timestamp("s", "Europe/Berlin")), [NOON_S]),
-        (pa.array(["1970-01-02"]).dictionary_encode(), [DAY_S]),
     ],
 )
 def test_times_of_every_form_are_seconds_since_1970_in_utc(column, seconds):
