@@ -9,10 +9,10 @@ import itertools
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import numpy as np
 
+from models.inference.box import Box
 from models.inference.predict import Feed
 
 MOST_PARTS = 64
@@ -21,15 +21,6 @@ GRID = 8
 """Patches of a picture across and down."""
 MOST_CHARACTERS = 20_000
 """Of a text whose words are left out: it is copied for each."""
-
-
-class Box(NamedTuple):
-    """A patch of a picture, in pixels from its upper left corner."""
-
-    across: int
-    down: int
-    width: int
-    height: int
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from markupsafe import Markup
 
-from models.inference.occlusion import Box
+from models.inference.box import Box
 from models.report.line_chart import NUM_COLOURS
 from models.report.pages import show
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from models.feedback.columns import FEEDBACK_WORDS
+from models.report.data_pages.sentences import clause, column_words
 from models.report.pages import show
 
 OF_CHAMPION = "champion"
@@ -42,10 +43,10 @@ def _failed(report: Mapping[str, Any]) -> list[Mapping[str, Any]]:
 
 
 def _words(result: Mapping[str, Any]) -> str:
-    check = str(result.get("expectation", "")).replace("_", " ")
-    where = f"{result['column']}: {check}" if result.get("column") else check
+    check = clause(str(result.get("expectation", "")), result.get("arguments") or {})
+    where = f"{column_words(result['column'])}: {check}" if result.get("column") else check
     if result.get("error"):
         return f"{where} (could not be checked: {result['error']})"
     if result.get("unexpected_count"):
         return f"{where} ({show(result['unexpected_count'])} rows break it)"
-    return f"{where} (observed {show(result.get('observed'))})"
+    return f"{where} (seen: {show(result.get('observed'))})"

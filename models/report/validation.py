@@ -17,8 +17,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Literal
 
+from models.report.data_pages.sentences import column_words, sentence
 from models.report.pages import render
-from models.validation.expectation_arguments import COLUMN_ARGUMENTS
 
 Outcome = Literal["passed", "warned", "rejected", "errored"]
 MOST_EXAMPLES = 20
@@ -39,6 +39,7 @@ def render_validation(report: Mapping[str, Any]) -> str:
         light=_light(bool(report.get("success")), counts),
         summary=summary(report),
         most=MOST_EXAMPLES,
+        column_words=column_words,
     )
 
 
@@ -69,17 +70,8 @@ def _line(result: Mapping[str, Any]) -> dict[str, Any]:
     return {
         **{key: result.get(key) for key in keys},
         "outcome": _outcome(result),
-        "expectation": _words(str(result.get("expectation") or ""), result.get("column")),
-        "arguments": {
-            key: argument for key, argument in (result.get("arguments") or {}).items() if key not in COLUMN_ARGUMENTS
-        },
+        "expectation": sentence(str(result.get("expectation") or ""), result.get("arguments") or {}),
     }
-
-
-def _words(expectation: str, column: str | None) -> str:
-    """Return `expect_column_values_to_be_null` as `values to be null`: the page shows the column beside it."""
-    words = expectation.removeprefix("expect_").replace("_", " ")
-    return words.removeprefix("column ") if column else words
 
 
 def _outcome(result: Mapping[str, Any]) -> Outcome:

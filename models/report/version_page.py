@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 from markupsafe import Markup
 
-from models.inference.occlusion import Box
+from models.inference.box import Box
 from models.judge.column_importance import Importances
 from models.judge.verdict import Difference
 from models.judge.worst_rows import WorstExamples

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from models.frozen_model import FrozenModel
-from models.inference.occlusion import Box
+from models.inference.box import Box
 
 Control = Literal["decimal", "moment", "choice", "passage", "file"]
 """What a person fills in: a number, a time, one of some texts, a text of any length, or a file."""

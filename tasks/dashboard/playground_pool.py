@@ -23,8 +23,8 @@ MOST_AT_ONCE = 2
 MOST_IN_LINE = 4
 """At work or waiting: each holds a thread of the server, which has other pages to show."""
 WAIT_S = 10.0
-LOAD_S, ANSWER_S = 60.0, 20.0
-"""To load a version, which may have to be fetched first, and to answer a request."""
+LOAD_S, ANSWER_S, ECHO_S = 60.0, 20.0, 2.0
+"""To load a version, which may have to be fetched first, to answer a request, and to say that it is there."""
 BUSY = "Other rows are being tried: ask again in some seconds."
 ONE_THREAD = {"OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
 """Each thread of a library reserves address space, which is limited."""
@@ -54,8 +54,12 @@ class PlaygroundProcess:
 
     @property
     def is_ready(self) -> bool:
-        """Whether it can answer."""
+        """Whether it can answer, as it seems without asking it."""
         return not self.form.trouble and self._process.poll() is None
+
+    def echoes(self) -> bool:
+        """Return whether it is there: one that waited may end just now, or may have been stopped."""
+        return self._exchange("", ECHO_S)[0] == "\n"
 
     def answer(self, request: PlaygroundRequest) -> PlaygroundAnswer:
         """Return the version's answer."""
@@ -138,7 +142,7 @@ class PlaygroundPool:
     def _idle_process(self, key: tuple[Path, str, str]) -> PlaygroundProcess | None:
         with self._lock:
             process = self._idle.pop(key, None)
-        if process and not process.is_ready:
+        if process and not process.echoes():
             process.close()
             return None
         return process

@@ -1,8 +1,8 @@
 """The process in which a version is tried, so that the pages hold no model and a greedy one harms nothing else.
 
 `python -m tasks.dashboard.playground_process ROOT PROJECT` reads a `RegisteredVersion` as JSON from stdin, prints its
-`PlaygroundForm`, and then for each `PlaygroundRequest` a `PlaygroundAnswer`, a line each. Nothing is logged as a
-prediction. It ends with its parent, or after a minute without a request.
+`PlaygroundForm`, then for each `PlaygroundRequest` a `PlaygroundAnswer`, a line each, and for an empty line an empty
+one. Nothing is logged as a prediction. It ends with its parent, or after a minute without a request.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ def main() -> None:
     _say(form_of(model.preparation, example(model.preparation)))
     while select.select([sys.stdin], [], [], IDLE_S)[0] and (line := sys.stdin.readline()):
         _allow_cpu()
-        _say(_answered(model, PlaygroundRequest.model_validate_json(line)))
+        _say(_answered(model, PlaygroundRequest.model_validate_json(line)) if line.strip() else None)
 
 
 def _answered(model: LoadedModel, request: PlaygroundRequest) -> PlaygroundAnswer:
@@ -75,8 +75,9 @@ def _limit(kind: int, limit: int) -> None:
         resource.setrlimit(kind, (limit, resource.getrlimit(kind)[1]))
 
 
-def _say(message: FrozenModel) -> None:
-    print(message.model_dump_json(), flush=True)  # noqa: T201 - the answer
+def _say(message: FrozenModel | None) -> None:
+    with contextlib.suppress(BrokenPipeError):  # its parent is gone, and so is it with the next line
+        print(message.model_dump_json() if message else "", flush=True)  # noqa: T201 - the answer
 
 
 if __name__ == "__main__":

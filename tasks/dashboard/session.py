@@ -83,9 +83,12 @@ async def checked_form(
         max_field_bytes: How many bytes each field may hold, unless it is a file.
 
     Raises:
-        HTTPException: 403, the form was made elsewhere, for another path, or too long ago.
+        HTTPException: 403, the form was made elsewhere, for another path, or too long ago; 400, it cannot be read.
     """
-    form = await request.form(max_files=max_files, max_fields=max_fields, max_part_size=max_field_bytes)
+    try:
+        form = await request.form(max_files=max_files, max_fields=max_fields, max_part_size=max_field_bytes)
+    except UnicodeError as error:  # a part may name any of Python's encodings
+        raise HTTPException(400, "The form cannot be read: send it as UTF-8.") from error
     token, key = str(form.get("token", "")), request.session.get(KEY)
     if key is None or not hmac.compare_digest(token.encode(), _token(key, request.url.path).encode()):
         raise HTTPException(403, "This form did not come from this page, or is too old: go back, look again, then ask.")

@@ -134,6 +134,12 @@ def test_a_loop_imports_no_torch(root: Path) -> None:
     assert "torch" not in loaded_after("\n".join(f"import {name}" for name in ours), root)
 
 
+def test_the_pages_import_nothing_heavy(root: Path) -> None:
+    """The server of the pages runs all day, so that it leaves numbers to other processes."""
+    code = "import tasks.dashboard.app, sys\nassert not {'numpy', 'onnxruntime'} & {*sys.modules}"
+    assert loaded_after(code, root) == set()
+
+
 def test_a_rank_imports_no_tool_of_the_platform(root: Path) -> None:
     modules = ("models.training.rank", "models.training.agent", "models.distributed.forkserver")
     loaded = loaded_after("\n".join(f"import {module}" for module in modules), root)

@@ -15,6 +15,7 @@ ELSEWHERE: dict[str, str] = {
     "models/feedback/columns.py": "tests/unit/models/feedback/test_feedback.py: names, which it reads and writes",
     "models/project_spec/judge.py": "tests/unit/models/project_spec/test_blocks.py: a block of the spec there",
     "tasks/dashboard/__main__.py": "tests/integration/test_page.py: a real server",
+    "models/inference/box.py": "tests/unit/models/inference/test_occlusion.py: the patches that it returns",
     "models/judge/column_importance.py": "tests/unit/models/judge/test_importance.py: the record that it returns",
     "models/judge/worst_rows.py": "tests/unit/models/judge/test_worst_examples.py: the record that it returns",
     "tasks/dashboard/actions.py": "tests/integration/test_page.py: a real server",

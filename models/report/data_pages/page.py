@@ -184,6 +184,7 @@ def _render(template: str, context: PageContext, **values: Any) -> str:
         spread=spread,
         metric_names={name: words for name, (words, _) in METRICS.items()},
         sentence=sentences.sentence,
+        column_words=sentences.column_words,
         subject=sentences.subject,
         broken=sentences.broken,
         outcome=sentences.outcome,

@@ -12,27 +12,37 @@ Arguments = Mapping[str, Any]
 MOST_VALUES = 8
 """Values of a set that a sentence names."""
 _STAGES = {"raw": "the source", "prepared": "the prepared rows"}
-_OWN_COLUMNS = {"__row": "the number of the source's row", "__split": "the split"}
+_OWN_COLUMNS = {"__row": "row of the source", "__split": "split"}
 """Columns that Loopline adds, in words."""
 
 
-def sentence(check: CheckedExpectation) -> str:
+def sentence(expectation: str, arguments: Arguments) -> str:
     """Return what was expected, such as `At least 90 % of the values are there.`, without the column's name."""
-    write = _SENTENCES.get(check.expectation)
-    arguments = {name: value for name, value in check.arguments.items() if name != "column"}
-    if write is not None:
-        text = write(arguments)
-    else:
-        words = check.expectation.removeprefix("column_").replace("_", " ")
-        text = f"{words} ({', '.join(f'{name}: {show(value)}' for name, value in arguments.items())})"
-        text = text.removesuffix(" ()")
+    text = clause(expectation, arguments)
     return f"{text[:1].upper()}{text[1:]}."
+
+
+def clause(expectation: str, arguments: Arguments) -> str:
+    """Return the sentence without its capital and its full stop; `expectation` may begin with `expect_`."""
+    name = expectation.removeprefix("expect_")
+    rest = {key: value for key, value in arguments.items() if key != "column"}
+    write = _SENTENCES.get(name)
+    if write is None:
+        words = name.removeprefix("column_").replace("_", " ")
+        return f"{words} ({', '.join(f'{key}: {show(value)}' for key, value in rest.items())})".removesuffix(" ()")
+    rows = rest.get("row_condition")
+    return f"{write(rest)}, of the rows where {rows}" if rows else write(rest)
+
+
+def column_words(name: str) -> str:
+    """Return a column's name, or what it is if Loopline has added it."""
+    return _OWN_COLUMNS.get(name, name)
 
 
 def subject(check: CheckedExpectation) -> str:
     """Return what the expectation is about: a column's name, or what it looks at as a whole."""
     whole = _STAGES.get(check.stage, check.stage)
-    return _OWN_COLUMNS.get(check.column, check.column) if check.column else whole
+    return column_words(check.column) if check.column else whole
 
 
 def broken(check: CheckedExpectation) -> str:
@@ -58,9 +68,12 @@ def outcome(check: CheckedExpectation) -> tuple[str, str]:
 
 def _between(arguments: Arguments) -> str:
     low, high = arguments.get("min_value"), arguments.get("max_value")
-    if low is None:
-        return f"at most {show(high)}"
-    return f"at least {show(low)}" if high is None else f"{show(low)} to {show(high)}"
+    above = "more than" if arguments.get("strict_min") else "at least"
+    below = "less than" if arguments.get("strict_max") else "at most"
+    if None not in (low, high) and (above, below) == ("at least", "at most"):
+        return f"{show(low)} to {show(high)}"
+    bounds = [f"{words} {show(bound)}" for words, bound in ((above, low), (below, high)) if bound is not None]
+    return " and ".join(bounds)
 
 
 def _share(arguments: Arguments) -> str:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
-from models.inference.occlusion import MOST_CHARACTERS, MOST_PARTS, Box, without_patches, without_words
+from models.inference.box import Box
+from models.inference.occlusion import MOST_CHARACTERS, MOST_PARTS, without_patches, without_words
 
 
 def test_each_word_is_left_out_once_and_nothing_else_changes() -> None:

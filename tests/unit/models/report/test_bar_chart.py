@@ -6,7 +6,7 @@ import xml.etree.ElementTree as ET
 
 import pytest
 
-from models.inference.occlusion import Box
+from models.inference.box import Box
 from models.report.bar_chart import DEEPEST, SMALL_HEIGHT, SMALL_WIDTH, Bar, bar_chart, patch_map, side_by_side, stacked
 
 

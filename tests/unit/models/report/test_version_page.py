@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import xml.etree.ElementTree as ET
 from dataclasses import replace
+from typing import Any
 
+import pytest
 from markupsafe import escape
 
+from models.inference.box import Box
 from models.judge.verdict import Difference, Estimate
 from models.report.facts import LastLoop, Overview, ProjectFacts
 from models.report.version_contents import VersionContents
@@ -19,7 +22,7 @@ from models.report.version_page import (
     render_versions,
     trend,
 )
-from models.serving.playground_form import ExplainedRow, PlaygroundAnswer, PlaygroundField, PlaygroundForm
+from models.serving.playground_form import ExplainedRow, Occlusion, PlaygroundAnswer, PlaygroundField, PlaygroundForm
 from models.serving.registry import RegisteredVersion
 from tests.unit.models.report.test_card import card
 
@@ -113,3 +116,17 @@ def test_an_explanation_has_the_columns_that_add_most() -> None:
     page = tried_page(PlaygroundForm(rows="[]"), TriedRow(answer=answer))
     assert "The 15 columns that add most of 20." in page
     assert (page.count("<title>x19</title>"), page.count("<title>x4</title>")) == (1, 0)
+
+
+@pytest.mark.parametrize(
+    ("parts", "words"),
+    [
+        ([Box(0, 0, 2, 1), Box(2, 0, 1, 1)], ["part of the picture in its mean colour", 'class="legend"', "<rect"]),
+        (["late", "<b>"], ["without those words", "What the words of note add", "<title>&lt;b&gt;</title>"]),
+    ],
+)
+def test_what_parts_of_a_picture_or_a_text_add_is_drawn(parts: list[Any], words: list[str]) -> None:
+    part = Occlusion(column="note", output="probability_yes", value=0.9, parts=parts, changes=[0.2, -0.1])
+    sent = PlaygroundAnswer(records=[{"prediction": "yes"}], occlusions=[part], picture="AAAA")
+    page = tried_page(PlaygroundForm(rows="[]"), TriedRow(PlaygroundAnswer.model_validate_json(sent.model_dump_json())))
+    assert [text for text in words if text not in page] == []

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -20,6 +22,9 @@ import os, sys, time
 sys.stdin.readline()
 print('{{}}', flush=True)
 for line in sys.stdin:
+    if not line.strip():
+        print(flush=True)
+        continue
     if "end" in line:
         sys.exit(3)
     if "killed" in line:
@@ -54,6 +59,17 @@ def test_a_version_has_one_process_and_the_last_two_stay(pool: PlaygroundPool, w
     assert (pid(pool, workspace, "1"), pid(pool, workspace, "2")) == (first, second)
     pid(pool, workspace, "3")
     assert pid(pool, workspace, "2") == second
+    assert pid(pool, workspace, "1") != first
+
+
+@pytest.mark.parametrize("number", [signal.SIGSTOP, signal.SIGKILL])
+def test_one_that_was_stopped_or_ended_while_it_waited_is_replaced(
+    pool: PlaygroundPool, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, number: int
+) -> None:
+    monkeypatch.setattr(playground_pool, "ECHO_S", 0.05)
+    first = pid(pool, workspace, "1")
+    os.kill(int(first), number)
+    assert pid(pool, workspace, "1").isdecimal()
     assert pid(pool, workspace, "1") != first
 
 

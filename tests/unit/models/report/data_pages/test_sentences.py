@@ -23,6 +23,11 @@ def check(expectation: str, **values: Any) -> CheckedExpectation:
         ("column_values_to_not_be_null", {}, "Every value is there."),
         ("column_values_to_be_between", {"min_value": 2, "max_value": 8}, "Every value is 2 to 8."),
         ("column_values_to_be_between", {"min_value": 0}, "Every value is at least 0."),
+        (
+            "column_mean_to_be_between",
+            {"min_value": 0, "max_value": 2, "strict_min": True, "row_condition": 'x == "a"'},
+            'The mean is more than 0 and at most 2, of the rows where x == "a".',
+        ),
         ("column_values_to_be_in_set", {"value_set": ["a", "b"]}, "Every value is one of a, b."),
         ("column_values_to_be_in_set", {"value_set": [*range(10)]}, f"Every value is one of {SEVEN} and 2 more."),
         ("table_row_count_to_be_between", {"min_value": 10}, "There are at least 10 rows."),
@@ -32,7 +37,7 @@ def check(expectation: str, **values: Any) -> CheckedExpectation:
     ],
 )  # fmt: skip
 def test_a_sentence_says_what_must_hold(expectation: str, arguments: dict[str, Any], expected: str) -> None:
-    assert sentence(check(expectation, arguments=arguments)) == expected
+    assert sentence(f"expect_{expectation}", arguments) == sentence(expectation, arguments) == expected
 
 
 def test_what_broke_it_is_told_with_its_rows() -> None:
