@@ -26,6 +26,20 @@ def test_what_a_table_took_goes_back_to_the_kernel(monkeypatch: pytest.MonkeyPat
     assert resident() - before < 50 * MB
 
 
+def test_garbage_is_collected_only_where_the_process_has_grown(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "WORTH_MB", 0)
+    memory.release()
+    with monkeypatch.context() as patch:
+        patch.setattr(gc, "collect", lambda: pytest.fail("it collected garbage"))
+        memory.release()
+    cycle = [bytearray(os.urandom(MB) * (memory.GROWN_MB + 16))]
+    cycle.append(cycle)
+    before = resident()
+    del cycle
+    memory.release()
+    assert before - resident() > memory.GROWN_MB * MB
+
+
 def test_a_small_process_is_spared_the_time(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(memory, "WORTH_MB", 1 << 20)
     monkeypatch.setattr(gc, "collect", lambda: pytest.fail("it collected garbage"))
