@@ -66,7 +66,7 @@ def receive(sock: socket.socket) -> tuple[Any, list[int]]:
 def serve(descriptor: int, caller: int, modules: Sequence[str] = ()) -> None:
     """Fork a child for each request on the socket until the caller ends. Never returns.
 
-    All children have `PRELOAD`, and `modules`.
+    All children have `modules`.
 
     Requests are ("start", function reference, arguments) with the child's connections, answered by its pid;
     ("wait", pid), answered by its exit code (negative: the signal that killed it); and ("import", module), answered by
@@ -75,7 +75,7 @@ def serve(descriptor: int, caller: int, modules: Sequence[str] = ()) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     os.dup2(2, 1)
     sock = socket.socket(fileno=descriptor)
-    _import((*PRELOAD, *modules), caller)
+    _import(modules, caller)
     while os.getppid() == caller:
         if not select.select([sock], [], [], _LOOK_S)[0]:
             continue

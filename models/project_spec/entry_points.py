@@ -58,19 +58,20 @@ GROUPS = {
 def named_rows(group: str) -> dict[str, list[NamedRow]]:
     """Return the entry points of a group by their names, as they are installed here.
 
-    Cost: 15 to 20 ms once a process, with 320 installed distributions.
+    Cost: 15 to 20 ms once a process for all groups, with 320 installed distributions.
     """
-    return _named_rows(group, tuple(sys.path))
-
-
-@functools.cache
-def _named_rows(group: str, path: tuple[str, ...]) -> dict[str, list[NamedRow]]:
-    del path  # where distributions are searched
     rows: dict[str, list[NamedRow]] = {}
-    for point in metadata.entry_points(group=group):
+    for point in _entry_points(tuple(sys.path))[group]:
         name, version = (point.dist.name, point.dist.version) if point.dist else ("an unknown package", "")
         rows.setdefault(point.name, []).append(NamedRow(point.name, point.value, name, version))
     return rows
+
+
+@functools.cache
+def _entry_points(path: tuple[str, ...]) -> dict[str, metadata.EntryPoints]:
+    del path  # where distributions are searched
+    points = metadata.entry_points()
+    return {group: points.select(group=group) for group in GROUPS}
 
 
 def trouble(group: str, name: str) -> str:

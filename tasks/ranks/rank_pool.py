@@ -10,7 +10,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from multiprocessing.connection import Connection, wait
 from types import TracebackType
@@ -18,7 +18,7 @@ from typing import Any
 
 from models import errors
 from models.cores import WAITING, usable_cores
-from models.distributed.forkserver import OF_RANKS, receive, send
+from models.distributed.forkserver import OF_RANKS, PRELOAD, receive, send
 from models.errors import LooplineError, TrainingError
 from models.nets.catalogue import full_row_of, row_of
 from models.project_spec import own_reads
@@ -93,10 +93,12 @@ class RankPool:
 
     Args:
         threads: Threads for each rank, in place of the job's own number.
+        preload: What the fork server imports; empty for calls that need no torch.
     """
 
-    def __init__(self, threads: int | None = None) -> None:
+    def __init__(self, threads: int | None = None, preload: Sequence[str] = PRELOAD) -> None:
         self._threads = threads
+        self._preload = preload
         self._lock = threading.Lock()
         self._fork_server: subprocess.Popen[bytes] | None = None
         self._socket: socket.socket | None = None
@@ -268,7 +270,7 @@ class RankPool:
         if self._socket is None:
             ours, theirs = socket.socketpair()
             self._imported = {*modules}
-            imported = sorted(self._imported)
+            imported = (*self._preload, *sorted(self._imported))
             start = _START.format(path=sys.path, fd=theirs.fileno(), pid=os.getpid(), modules=imported)
             self._fork_server = subprocess.Popen(
                 [sys.executable, "-c", start],

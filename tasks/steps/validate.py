@@ -3,33 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from models.data.preparation import ROWS_FILE, Preparation
 from models.errors import DataError, GateRefused, StoreError, first_of
 from models.feedback.columns import FEEDBACK_FILE
 from models.files import write_json, write_text
 from models.pipeline.records import StepRecord
-from models.project_spec.reserved_columns import ROW_COLUMN
 from models.sources.mapped import mapped_table
 from models.sources.read import read_table, write_table
 from models.validation.data_profile import without_values
-from models.validation.expectations import prepared_checks, raw_checks, reference
-from models.validation.single_predictors import single_predictors
+from models.validation.expectations import prepared_checks, raw_checks
 from tasks.loop.champion import champion_stays
 from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
 from tasks.loop.loop_pages import keep_page
 from tasks.state import shared_files
 from tasks.state.outbox import LOOP_RUN
-from tasks.tools import expectations
-
-if TYPE_CHECKING:
-    from models.validation.expectations import ExpectationCheck
+from tasks.tools.expectations import ValidationOutcome
+from tasks.tools.table_checks import PreparedOutcome, source_rows
 
 REPORT_FILE = "report.json"
 REFERENCE_FILE = "reference.json"
@@ -46,12 +42,19 @@ def validate_raw(loop: Loop) -> tuple[StepRecord, bool]:
     """
 
     def act(inputs: Inputs, folder: Path) -> StepResult:
-        raw = inputs["ingest"].file("raw.parquet")
-        loop.make_room(raw)
+        raw, labelled = inputs["ingest"].file("raw.parquet"), _labelled(inputs)
         # Labelled predictions were checked row by row at ingest: rows from callers must not stop the training.
-        table = mapped_table(raw)
-        source = table.slice(0, table.num_rows - len(_labelled(inputs)))
-        return _validate(loop, folder, "raw", source, raw_checks(loop.spec.data))
+        outcome: ValidationOutcome = loop.apart(
+            raw,
+            "tasks.tools.table_checks:check_raw",
+            raw=raw,
+            labelled=labelled,
+            checks=raw_checks(loop.spec.data),
+            project=loop.spec.name,
+            base=loop.project.folder,
+            folder=folder,
+        )
+        return _publish_outcome(loop, folder, "raw", outcome, lambda: source_rows(raw, labelled))
 
     return loop.carry_out("validate-raw", act)
 
@@ -73,25 +76,27 @@ def validate_prepared(loop: Loop) -> tuple[StepRecord, bool]:
 
 
 def _act(loop: Loop, inputs: Inputs, folder: Path) -> StepResult:
-    prepared = inputs["prepare"]
-    loop.make_room(prepared.file(ROWS_FILE))
-    preparation = Preparation.load(prepared.folder)
-    seasonal = loop.spec.monitor.seasonal
+    prepared, preparation = inputs["prepare"], Preparation.load(inputs["prepare"].folder)
+    rows, seasonal = prepared.file(ROWS_FILE), loop.spec.monitor.seasonal
     checks = prepared_checks(loop.spec.data, preparation, _champions_reference(loop.report, inputs), seasonal)
-    rows, spared = mapped_table(prepared.file(ROWS_FILE)), None
-    labelled = pc.is_in(rows.column(ROW_COLUMN), value_set=pa.array(_labelled(inputs))).to_numpy()
-    if labelled.any():
-        spared = labelled
-        strict = [check for check in checks if check.origin == "spec" and check.severity == "reject"]
-        checks += [check.model_copy(update={"severity": "warn"}) for check in strict]
-    outcome = _validate(loop, folder, "prepared", rows, checks, spared)
-    outcome.result["single_predictors"] = single_predictors(rows, preparation)
+    checked: PreparedOutcome = loop.apart(
+        rows,
+        "tasks.tools.table_checks:check_prepared",
+        prepared=prepared.folder,
+        labelled=_labelled(inputs),
+        checks=checks,
+        project=loop.spec.name,
+        base=loop.project.folder,
+        folder=folder,
+    )
+    outcome = _publish_outcome(loop, folder, "prepared", checked.validation, lambda: mapped_table(rows))
+    outcome.result["single_predictors"] = checked.single_predictors
     for name, score in outcome.result["single_predictors"].items():
         loop.report.note(
             f"validate-prepared: column {name!r} alone predicts the target almost perfectly ({score:.4g} of 1 on "
             "validation rows): is it known before the target is? If not, put it into data.features.drop (warning)"
         )
-    write_json(folder / REFERENCE_FILE, reference(rows, preparation.column_inputs))
+    write_json(folder / REFERENCE_FILE, checked.reference)
     outcome.outputs.append(folder / REFERENCE_FILE)
     return outcome
 
@@ -115,16 +120,10 @@ def _champions_reference(report: Reporter, inputs: Inputs) -> dict[str, Any] | N
     return json.loads(path.read_text()) if path else None
 
 
-def _validate(
-    loop: Loop,
-    folder: Path,
-    stage: str,
-    table: pa.Table,
-    checks: list[ExpectationCheck],
-    spared: np.ndarray | None = None,
+def _publish_outcome(
+    loop: Loop, folder: Path, stage: str, outcome: ValidationOutcome, table: Callable[[], pa.Table]
 ) -> StepResult:
-    dataset = f"{loop.spec.name}/{stage}"
-    outcome = expectations.run_checks(table, checks, loop.spec.name, dataset, spared, loop.project.folder)
+    """Publish the outcome of the checks of a stage; refuse a table that is rejected, which `table` returns."""
     report = {**outcome.report, "stage": stage, "loop_id": loop.id}
     if not loop.spec.data.show_rows:
         report["results"] = without_values(report["results"])
@@ -140,7 +139,7 @@ def _validate(
     if report["status"] == "error":
         raise DataError(f"{loop.spec.name}: the {stage} data could not be checked: {_failures(report)}; see {page}")
     if report["status"] == "rejected":
-        quarantined = _quarantine(loop, stage, outcome, table)
+        quarantined = _quarantine(loop, stage, outcome, table())
         raise GateRefused(
             f"{loop.spec.name}: the {stage} data was rejected: {_failures(report)}. "
             f"{', '.join(filter(None, ('Nothing was trained', champion_stays(loop.workspace, loop.spec.name))))}; "
@@ -167,7 +166,7 @@ def _publish(loop: Loop, folder: Path, stage: str, report: dict[str, Any]) -> Pa
     return page
 
 
-def _quarantine(loop: Loop, stage: str, outcome: expectations.ValidationOutcome, table: pa.Table) -> Path:
+def _quarantine(loop: Loop, stage: str, outcome: ValidationOutcome, table: pa.Table) -> Path:
     """Store the unchanged rejected table, and its failing rows with a reason each, for a person to inspect."""
     folder = loop.state / "quarantine" / loop.id / stage
     folder.mkdir(parents=True, exist_ok=True)

@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 OTHERS, MOST_OF_OTHERS = 0.8e9, 0.8
 """Bytes of the other processes of a loop (its own .27 GB at 4e6 rows, the one that holds torch for its children .24, a
 server .17, and what a fit imports, .1), and the largest share of a small memory that is left to them."""
-LEAST_CELLS = 1 << 24
-"""Cells below which nothing is looked at: a gigabyte at most."""
+LEAST_CELLS = 1 << 20
+"""Cells below which nothing is looked at, of numbers and categories."""
 
 
 class FitSize(NamedTuple):
@@ -78,7 +78,7 @@ def check_prepared(spec: Spec, preparation: Preparation, base: Path) -> None:
     """
     rows = fitted_rows(spec.train.rows, preparation.rows["train"], preparation.rows.get("validation", 0))
     size = FitSize(rows, preparation.num_numeric, preparation.cardinalities, preparation.num_outputs)
-    if rows * (size.numbers + len(size.categories)) >= LEAST_CELLS // 16:  # one-hot categories are many columns
+    if rows * (size.numbers + len(size.categories)) >= LEAST_CELLS:
         FITS[preparation.kind](spec, size, base)
 
 

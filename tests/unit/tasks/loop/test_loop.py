@@ -1,10 +1,14 @@
 """A step is carried out exactly once, whatever kills it."""
 
+import os
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from models.pipeline.records import StepRecord
+from models.sources import mapped
 from tasks.host.workspace import Project
 from tasks.loop.lifecycle import open_stage
 from tasks.loop.loop import Inputs, Loop, StepResult
@@ -122,3 +126,14 @@ def test_the_digest_is_of_the_outputs_so_that_equal_results_change_nothing_after
     assert not was_done
     assert first.key != second.key
     assert first.digest == second.digest
+
+
+def test_a_large_table_is_read_in_a_process_of_its_own(
+    project: Project, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    table = tmp_path / "rows.parquet"
+    pq.write_table(pa.table({"x": [1]}), table)
+    with open_stage(project) as loop:
+        assert loop.apart(table, "os:getpid") == os.getpid()
+        monkeypatch.setattr(mapped, "LARGE_CELLS", 1)
+        assert loop.apart(table, "os:getpid") != os.getpid()

@@ -10,6 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.errors import GateRefused
+from models.sources import mapped
 from tasks.host.workspace import Project
 from tasks.loop.lifecycle import open_stage
 from tasks.loop.loop import Loop
@@ -55,7 +56,11 @@ def test_a_labelled_prediction_that_breaks_what_prepared_rows_must_be_is_a_warni
         ]
 
 
-def test_the_sources_own_rows_are_refused(make_project: MakeProject) -> None:
+@pytest.mark.parametrize("large", [mapped.LARGE_CELLS, pytest.param(1, marks=pytest.mark.wide)])
+def test_the_sources_own_rows_are_refused(
+    make_project: MakeProject, monkeypatch: pytest.MonkeyPatch, large: int
+) -> None:
+    monkeypatch.setattr(mapped, "LARGE_CELLS", large)  # a large table is checked in a process of its own
     rows = "x,c,y\n" + "".join(f"{i + (i == 77) * 4e6},{'uvw'[i % 3]},{'yes' if i % 4 else 'no'}\n" for i in range(200))
     project = make_project(spec=EXPECTED, rows=rows)
     labelled(project, 5.0)
