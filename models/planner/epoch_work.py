@@ -6,8 +6,10 @@ import math
 from typing import Any
 
 from models.data.preparation import Preparation
+from models.nets.build import draft_net, example_inputs
+from models.nets.deferred import with_memory
 from models.nets.sizes import Sizes
-from models.planner.profile import Profiler
+from models.training.costs.flops import count_flops
 from models.training.costs.table_memory import fitted_rows
 from models.training.costs.work import epochs_s
 from models.training.job import TrainingJob
@@ -21,6 +23,7 @@ def epoch_s(job: dict[str, Any]) -> float:
     """
     task = TrainingJob.from_json(job)
     preparation = Preparation.load(task.prepared)
-    flops = Profiler(task.model, Sizes.of(preparation, task.model.net), task.project, "fp32").flops()
+    sizes = Sizes.of(preparation, task.model.net)
+    flops = count_flops(with_memory(draft_net(task.model, sizes, task.project).net), example_inputs(sizes))
     examples = task.sample * fitted_rows(task.train.rows, preparation.rows["train"])
     return 0.0 if flops is None else epochs_s(flops * examples, math.ceil(examples / (task.train.batch or examples)))

@@ -28,6 +28,7 @@ HEAVY = (
     "botocore",
     "tasks.operations.reap",
     "torch.distributed.tensor",
+    "torch._dynamo",
     "sympy",
 )
 SPEC = "data:\n  source: data.csv\n  target: y\n"
@@ -140,7 +141,21 @@ def test_the_pages_import_nothing_heavy(root: Path) -> None:
     assert loaded_after(code, root) == set()
 
 
-def test_a_rank_imports_no_tool_of_the_platform(root: Path) -> None:
-    modules = ("models.training.rank", "models.training.agent", "models.distributed.forkserver")
-    loaded = loaded_after("\n".join(f"import {module}" for module in modules), root)
-    assert loaded == {"torch", "pyarrow"}
+ONE_RANK = """
+from pathlib import Path
+import models.training.agent, models.distributed.forkserver
+from models.data.preparation import Preparation
+from models.distributed.world import World
+from models.planner.epoch_work import epoch_s
+from models.training.rank import run_job
+from tests.tiny_jobs import job_maker
+job = job_maker(Path(FOLDER))(arguments={"numeric_embedding": "periodic"}, epochs=1)
+Preparation.load(job.prepared).model_copy(update={"rows": {"train": 64}}).save(job.prepared)
+assert epoch_s(job.as_json()) > 0
+run_job(job, lambda epoch: True, World(), 0)
+"""
+
+
+def test_a_rank_imports_no_tool_of_the_platform(root: Path, tmp_path: Path) -> None:
+    """Nor do a training on one rank and the count of an epoch's work import torch's compiler or DTensors."""
+    assert loaded_after(ONE_RANK.replace("FOLDER", repr(str(tmp_path))), root) == {"torch", "pyarrow"}
