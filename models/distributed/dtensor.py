@@ -12,6 +12,7 @@ import torch
 from torch import nn
 
 from models.distributed.mesh import Mesh
+from models.nets.deferred import is_spread
 from models.project_spec.blocks import Train
 
 _ELEMENTWISE = (
@@ -24,14 +25,9 @@ _ELEMENTWISE = (
 )
 
 
-def is_spread(tensor: torch.Tensor) -> bool:
-    """Return whether the tensor is a DTensor, of which this rank holds a part or a copy."""
-    return hasattr(tensor, "device_mesh")
-
-
 def local(tensor: torch.Tensor) -> torch.Tensor:
     """Return this rank's part of a tensor, which shares its memory."""
-    return tensor.to_local() if is_spread(tensor) else tensor  # type: ignore[attr-defined]
+    return tensor.to_local() if is_spread(tensor) else tensor
 
 
 def part_of(whole: torch.Tensor, part: torch.Tensor) -> torch.Tensor:

@@ -159,7 +159,7 @@ class NetDraft:
         if self.recipes is None:
             self.net.to(device)
             return
-        if any(_is_spread(tensor) for _, tensor in _tensors(self.net)):
+        if any(is_spread(tensor) for _, tensor in _tensors(self.net)):
             self.net.to_empty(device=device)
         else:
             _allocate(self.net, device)
@@ -169,12 +169,12 @@ class NetDraft:
             _put(tensor, _drawn(self.recipes[name], tensor, seed(name)))
 
         tensors = dict(_tensors(self.net))
-        whole = [name_and_tensor for name_and_tensor in tensors.items() if not _is_spread(name_and_tensor[1])]
+        whole = [name_and_tensor for name_and_tensor in tensors.items() if not is_spread(name_and_tensor[1])]
         with ThreadPoolExecutor(max(1, threads)) as pool:
             for future in [pool.submit(put, *name_and_tensor) for name_and_tensor in whole]:
                 future.result()
         for name, tensor in tensors.items():
-            if _is_spread(tensor):
+            if is_spread(tensor):
                 put(name, tensor)
 
 
@@ -217,7 +217,8 @@ def _is_scaled(tensor: torch.Tensor, factor: Any) -> bool:
     return tensor.is_floating_point() and isinstance(factor, int | float)
 
 
-def _is_spread(tensor: Any) -> TypeGuard[DTensor]:
+def is_spread(tensor: Any) -> TypeGuard[DTensor]:
+    """Return whether the tensor is a DTensor, of which this rank holds a part or a copy."""
     return hasattr(tensor, "device_mesh")
 
 
@@ -267,7 +268,7 @@ def _empty(tensor: torch.Tensor, device: torch.device) -> torch.Tensor:
 
 @torch.no_grad()
 def _put(tensor: torch.Tensor, values: torch.Tensor) -> None:
-    if _is_spread(tensor):
+    if is_spread(tensor):
         from torch.distributed.tensor import distribute_tensor
 
         values = values.to(tensor.to_local().device)

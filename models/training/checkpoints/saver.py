@@ -10,8 +10,8 @@ from typing import Any, Self
 
 import torch
 
-from models.distributed.dtensor import is_spread
 from models.distributed.world import World
+from models.nets.deferred import is_spread
 from models.training.checkpoints.checkpoint import CheckpointDraft, Tensors, write_alone
 from models.training.checkpoints.state import stage
 

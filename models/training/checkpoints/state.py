@@ -10,9 +10,10 @@ import numpy as np
 import torch
 from torch import nn
 
-from models.distributed.dtensor import is_spread, local, part_of
+from models.distributed.dtensor import local, part_of
 from models.distributed.order import seed_of
 from models.errors import UserCodeError
+from models.nets.deferred import is_spread
 
 if TYPE_CHECKING:
     from models.training.checkpoints.shards import StoredCheckpoint

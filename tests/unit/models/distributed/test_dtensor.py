@@ -7,8 +7,9 @@ from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import fully_shard
 from torch.distributed.tensor import DTensor, Partial, Replicate, distribute_tensor
 
-from models.distributed.dtensor import is_spread, local, spread_optimiser, total_norm
+from models.distributed.dtensor import local, spread_optimiser, total_norm
 from models.distributed.mesh import Mesh
+from models.nets.deferred import is_spread
 from models.project_spec.blocks import Train
 from models.project_spec.parallel_dims import ParallelDims
 from models.training.optimisation.optimisers import make_optimiser
