@@ -141,6 +141,11 @@ def _of_picture(schema: InputSchema, image: Image, encoded: str) -> InputRows:
     content = base64.b64decode(encoded)
     if not content:
         raise DataError(f"row 1, column {image.column!r}: got no file, expected a picture: choose one")
+    if not is_file(content) and (image.resize or len(content) != image.height * image.width * image.channels):
+        raise DataError(
+            f"row 1, column {image.column!r}: got {len(content)} bytes that are no picture, "
+            "expected a file of PNG, JPEG, WebP or GIF: choose another"
+        )
     if image.resize is None and is_file(content) and image.channels in (1, 3):
         encoded = base64.b64encode(_exact(content, image).tobytes()).decode()
     return schema.from_columns({image.column: [encoded]})

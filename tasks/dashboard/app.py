@@ -241,7 +241,7 @@ def _error_response(
 
 @contextlib.asynccontextmanager
 async def _measuring(app: Starlette) -> AsyncIterator[None]:
-    """Measure the sizes of the stores in a background thread while the application runs."""
+    """Gather the first page, and measure the stores while the application runs, in a background thread."""
     over = threading.Event()
     threading.Thread(target=_measure, args=(app.state.workspace, over), name="loopline-sizes", daemon=True).start()
     try:
@@ -252,6 +252,8 @@ async def _measuring(app: Starlette) -> AsyncIterator[None]:
 
 
 def _measure(workspace: Workspace, over: threading.Event) -> None:
+    with contextlib.suppress(StoreError):  # of specs, templates and statements this process then has what it read
+        overview_page.render_index(gathering.overview(workspace))
     while True:
         began = time.monotonic()
         with contextlib.suppress(StoreError):  # the workspace's light shows a full disk

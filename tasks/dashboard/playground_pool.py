@@ -49,7 +49,7 @@ class PlaygroundProcess:
             cwd=Path(__file__).parents[2],
             env={**os.environ, **ONE_THREAD},
         )
-        line, trouble = self._exchange(version.model_dump_json(exclude={"verdict"}), LOAD_S)
+        line, trouble = self._exchange(version.model_dump_json(exclude={"verdict"}), LOAD_S, "ask again later")
         self.form = PlaygroundForm.model_validate_json(line) if line else PlaygroundForm(trouble=trouble)
 
     @property
@@ -63,7 +63,8 @@ class PlaygroundProcess:
 
     def answer(self, request: PlaygroundRequest) -> PlaygroundAnswer:
         """Return the version's answer."""
-        line, trouble = self._exchange(request.model_dump_json(), ANSWER_S)
+        cure = "try fewer rows, a shorter text, or ask later"
+        line, trouble = self._exchange(request.model_dump_json(), ANSWER_S, cure)
         return PlaygroundAnswer.model_validate_json(line) if line else PlaygroundAnswer(trouble=trouble)
 
     def close(self) -> None:
@@ -71,8 +72,8 @@ class PlaygroundProcess:
         self._process.kill()
         self._process.communicate()
 
-    def _exchange(self, message: str, limit_s: float) -> tuple[str, str]:
-        """Return the line with which the process answers, or why it has ended without."""
+    def _exchange(self, message: str, limit_s: float, cure: str = "") -> tuple[str, str]:
+        """Return the line with which the process answers, or why it has ended without; `cure` of one that is slow."""
         assert self._process.stdin
         assert self._process.stdout
         began, timer = time.monotonic(), threading.Timer(limit_s, self._process.kill)
@@ -88,10 +89,7 @@ class PlaygroundProcess:
             return line, ""
         number = self._process.wait()
         if time.monotonic() - began >= limit_s or number == -signal.SIGXCPU:
-            return (
-                "",
-                f"it took longer than {limit_s:g} s and was ended: try fewer rows, a shorter text, or ask later",
-            )
+            return "", f"it took longer than {limit_s:g} s and was ended: {cure}"
         if number == -signal.SIGKILL:
             return "", "its process was killed, as Linux does where memory is short: ask again, or free some memory"
         return "", f"its process ended with {number}: the log of this page's service says more"

@@ -15,7 +15,7 @@ from starlette.concurrency import run_in_threadpool
 from starlette.datastructures import FormData
 from starlette.exceptions import HTTPException
 from starlette.middleware.sessions import SessionMiddleware
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import HTMLResponse, RedirectResponse, Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
@@ -87,8 +87,8 @@ async def checked_form(
     """
     try:
         form = await request.form(max_files=max_files, max_fields=max_fields, max_part_size=max_field_bytes)
-    except UnicodeError as error:  # a part may name any of Python's encodings
-        raise HTTPException(400, "The form cannot be read: send it as UTF-8.") from error
+    except (UnicodeError, ClientDisconnect) as error:  # a part may name any of Python's encodings
+        raise HTTPException(400, "The form did not come whole, or not as UTF-8: send it again.") from error
     token, key = str(form.get("token", "")), request.session.get(KEY)
     if key is None or not hmac.compare_digest(token.encode(), _token(key, request.url.path).encode()):
         raise HTTPException(403, "This form did not come from this page, or is too old: go back, look again, then ask.")

@@ -95,7 +95,7 @@ def test_a_picture_is_shown_back_as_the_model_sees_it(models: dict[str, LoadedMo
     np.testing.assert_array_equal(shown, np.full((2, 3), 200, np.uint8))
     assert set(found.chances) == {"no", "yes"}
     assert found.unexplained == ""
-    for picture, words in ((png(4, 2, 0), "4 x 2 pixels, expected 3 x 2"), ("", "got no file"), ("AAAA", "3 bytes")):
+    for picture, words in ((png(4, 2, 0), "4 x 2 pixels, expected 3 x 2"), ("", "got no file"), ("AAAA", "no picture")):
         refused = answer(models["image"], PlaygroundRequest(picture=picture))
         assert (refused.field, words in refused.trouble) == ("picture", True), refused.trouble
 
