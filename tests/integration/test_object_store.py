@@ -58,6 +58,15 @@ def test_what_is_put_is_got_listed_and_deleted(store: ObjectStore, tmp_path: Pat
     assert list(store.listed("b")) == ["b/note"]
 
 
+@pytest.mark.parametrize("store", ["s3"], indirect=True)
+def test_a_missing_object_and_an_empty_folder_are_a_request_each(store: ObjectStore, caplog: pytest.LogCaptureFixture):
+    store.put("a/note-2", b"one")
+    with caplog.at_level("INFO", "werkzeug"):
+        assert store.find("a/note") is None
+        assert store.listed("a/note") == {}
+    assert len([record for record in caplog.records if record.name == "werkzeug"]) == 2
+
+
 def test_an_object_that_is_not_what_was_stored_leaves_the_local_file(store: ObjectStore, tmp_path: Path):
     (tmp_path / "mine").write_text("mine")
     store.put("blob", b"changed")
