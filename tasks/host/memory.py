@@ -14,14 +14,16 @@ GROWN_MB = 64
 _least_left = 0
 
 
-def release() -> None:
+def release(*, always: bool = False) -> None:
     """Return free memory to the kernel in a process that holds more than `WORTH_MB`; collect garbage if it has grown.
+
+    `always`: also in a smaller process, such as one that works on a large table alone.
 
     Cost: 10 ms; a collection 0.3 to 0.5 s, since it looks at every object of all libraries. It frees 250 of 613 MB in
     the process that has validated and prepared 336,776 rows.
     """
     global _least_left
-    if _held() < WORTH_MB << 20:
+    if not always and _held() < WORTH_MB << 20:
         return
     held = _trimmed()
     if _least_left and held < _least_left + (GROWN_MB << 20):

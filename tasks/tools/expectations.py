@@ -26,7 +26,7 @@ from models.sources.whole_numbers import as_frame
 from models.validation.expectation_arguments import QUERY, columns_of
 from models.validation.expectations import ExpectationCheck
 from tasks.host import memory
-from tasks.tools.expectation_parts import Part, is_of_count, parts_of, refuse_too_large
+from tasks.tools.expectation_parts import FRAME_BYTES, Part, is_of_count, parts_of, refuse_too_large
 from tasks.tools.row_query import unexpected_rows
 
 NUM_EXAMPLES = 10
@@ -128,7 +128,8 @@ def _evaluate(
         chosen = {position: expectations[position] for position in part.positions}
         for position, answer in _answers(context, part, chosen, table, checks).items():
             answers.setdefault(position, []).append(answer)
-        memory.release()  # the engine's objects refer to each other, so each frame would stay until Python looks
+        # The engine's objects refer to each other, so each frame would stay until Python looks.
+        memory.release(always=table.nbytes > FRAME_BYTES)
     failing: dict[int, np.ndarray] = {}
     for position, parts in sorted(answers.items()):
         answer = parts[0] if len(parts) == 1 else _joined(parts, checks[position].arguments.get("mostly", 1.0))
