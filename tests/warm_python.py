@@ -54,6 +54,8 @@ STARTERS = (
 """The modules of the product that start a Python."""
 SERVICE = "tasks.platform.service_main"
 """The module that replaces its own process by a service: it has the script for its Python."""
+BARE = "-IS"
+"""What Python gets where a service waits for its first connection."""
 LAUNCH = str(Path(__file__).parents[1] / "models" / "launch.py")
 """What runs a module of ours, in place of `-m`."""
 HANDED_ON = (signal.SIGTERM, signal.SIGINT)
@@ -106,6 +108,11 @@ def become(address: str, python: str, machine: str) -> None:
     if module[:2] == [LAUNCH, SERVICE]:
         begin_service = f"import sys; sys.executable = {sys.argv[0]!r}; from {SERVICE} import main; main()"
         os.execv(python, [python, "-P", "-c", begin_service, *module[2:]])
+    if arguments[:2] == [BARE, "-c"]:  # it waits for a connection, and becomes a service that is forked
+        os.execv(
+            python,
+            [python, BARE, "-c", f"import sys; sys.executable = {sys.argv[0]!r}; {arguments[2]}", *arguments[3:]],
+        )
     if module[0] not in ("-m", LAUNCH) or module[1] not in MODULES or _machine() != machine:
         os.execv(python, [python, *arguments])
     parent = socket.socket(socket.AF_UNIX)
