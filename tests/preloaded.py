@@ -121,12 +121,15 @@ def remember_ours() -> None:
 
 
 def remember_operators() -> None:
-    """List torch's ONNX operators once in a process, whatever the number of its exports."""
+    """List torch's ONNX operators, and its own, once in a process, whatever the number of its exports."""
+    from torch.export import decomp_utils, exported_program
     from torch.onnx._internal.exporter import _registration
 
     registry = _registration.ONNXRegistry
     if not hasattr(registry.from_torchlib, "cache_info"):
         registry.from_torchlib = staticmethod(functools.cache(registry.from_torchlib))
+        composites = functools.cache(decomp_utils._collect_all_valid_cia_ops)
+        decomp_utils._collect_all_valid_cia_ops = exported_program._collect_all_valid_cia_ops = composites
 
 
 def _list_timezones_once() -> None:
