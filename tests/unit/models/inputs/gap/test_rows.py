@@ -3,6 +3,8 @@
 import numpy as np
 import pyarrow as pa
 import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 from models.data.prepare import prepare_table
 from models.inputs.gap.record import GapInput
@@ -18,11 +20,11 @@ GAPS = [GapInput(name=f"{name} is missing", of=name) for name in ("age", "day")]
 ROWS = 100
 
 
-def prepared(columns, **features):
+def prepared(columns, y=None, **features):
     data = {"source": "a.csv", "target": "y", "split": {"by": "position"}, "features": features}
     spec = Spec.model_validate({"name": "gaps", "data": data})
-    y = np.where(np.arange(ROWS) % 2, "yes", "no")
-    return prepare_table(pa.table({**columns, "y": y}), spec, base=None)
+    y = np.arange(ROWS) % 2 if y is None else y
+    return prepare_table(pa.table({**columns, "y": np.where(y, "yes", "no")}), spec, base=None)
 
 
 def gaps_of(columns, **features):
@@ -73,6 +75,21 @@ def test_a_gap_is_a_one_beside_its_number_however_that_is_filled(features):
     assert [part.kind for part in preparation.inputs] == ["numeric", "gap"]
     gaps = encoded(rows, preparation.inputs, LearntFiles(), {})["numeric"][:, 1]
     np.testing.assert_array_equal(gaps, np.isnan(rows.column("age").to_numpy()))
+
+
+@pytest.mark.parametrize(("meaning", "least_gain"), [(0.9, 0.05), (0.5, -0.01)])
+def test_a_linear_model_learns_what_gaps_say_and_loses_nothing_where_they_say_nothing(meaning, least_gain):
+    """By the median in its place a gap is the usual value: the gain is of ROC AUC on other rows."""
+    draw = np.random.default_rng(0)
+    missing, age = draw.random(4000) < 0.3, draw.normal(size=4000)
+    y = draw.random(4000) < np.where(missing, meaning, 1 / (1 + np.exp(-age)))
+    rows, preparation = prepared({"age": np.where(missing, np.nan, age)}, y=y)
+    numeric, train = encoded(rows, preparation.inputs, LearntFiles(), {})["numeric"], np.arange(4000) < 2000
+    with_gap, without = (
+        roc_auc_score(y[~train], LogisticRegression().fit(inputs[train], y[train]).predict_proba(inputs[~train])[:, 1])
+        for inputs in (numeric, numeric[:, :1])
+    )
+    assert with_gap - without > least_gain
 
 
 def test_the_graph_says_the_same_of_any_value():

@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
+from sklearn.metrics import roc_auc_score
 
 from models.inputs.graph_builder import GraphBuilder
 from models.inputs.nodes import write_nodes
@@ -44,6 +46,23 @@ def test_scores_are_those_of_a_normal_distribution_by_rank():
     low, middle, high = encode_score(np.array([-1e300, np.nan, 1e300]), part)
     assert (low, middle) == (np.float32(part.scores[0]), 0.0)
     assert high == np.float32(NormalDist().inv_cdf(63.5 / 64))
+
+
+@pytest.mark.parametrize(("decides", "least_gain"), [("ranks", 0.02), ("numbers", -0.01)])
+def test_a_linear_model_gains_where_ranks_decide_and_loses_nothing_where_numbers_do(decides, least_gain):
+    """ROC AUC on other rows, with the scores of two columns beside their numbers and with the numbers alone."""
+    draw, train = np.random.default_rng(1), np.arange(4000) < 2000
+    normal = draw.normal(size=(4000, 2))
+    values = np.exp(2.5 * normal)
+    numbers = (values - values[train].mean(axis=0)) / values[train].std(axis=0)
+    scores = [encode_score(column, fit_score("x", column[train])) for column in values.T]
+    sum_of_columns = (normal if decides == "ranks" else numbers).sum(axis=1)
+    y = draw.random(4000) < 1 / (1 + np.exp(-2 * sum_of_columns))
+    with_scores, alone = (
+        roc_auc_score(y[~train], LogisticRegression().fit(x[train], y[train]).predict_proba(x[~train])[:, 1])
+        for x in (np.column_stack([numbers, *scores]), numbers)
+    )
+    assert with_scores - alone > least_gain
 
 
 def test_equal_values_stand_in_the_middle_of_their_rows():
