@@ -346,11 +346,9 @@ def _ratio(found: Sequence[Score], case: str, part: str = "cpu_s") -> float | No
 
 
 def _spent(found: Sequence[Score], case: str, name: str, part: str = "cpu_s") -> float | None:
-    spent = [
-        getattr(score, part)
-        for score in found
-        if (score.case, score.contestant) == (case, name) and score.value is not None
-    ]
+    """Return the mean over the splits that were measured at the newest commit, since another one takes other work."""
+    runs = [score for score in found if (score.case, score.contestant) == (case, name) and score.value is not None]
+    spent = [getattr(score, part) for score in runs if score.commit == runs[-1].commit]
     return float(np.mean(spent)) if spent else None
 
 

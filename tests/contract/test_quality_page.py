@@ -131,3 +131,6 @@ def test_scores_of_several_commits_are_told_apart() -> None:
     made = [Score("ames", 0, OURS, "mae", 14.0, 12.0, commit="a1"), Score("HMDA", 0, OURS, "roc_auc", 0.8, 9.0)]
     assert "scores of commit a1: ames.\n" in page(made)
     assert "scores from before commits were kept: HMDA.\n" in page(made)
+    newer = [Score("ames", 1, OURS, "mae", 14.0, 8.0, commit="b2")]
+    newer += [Score("ames", seed, "HGB", "mae", 15.0, 2.0) for seed in range(2)]
+    assert "takes 8.0 CPU-seconds in the median" in page([made[0], *newer]), "of two commits the newer one counts"
