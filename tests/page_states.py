@@ -111,6 +111,7 @@ def loop_of_rows(workspace: Workspace, name: str, state: str) -> None:
 def training(box: Outbox) -> None:
     """Record a search of two trials and six epochs of the training."""
     for step in STEPS:
+        box.log(step, "run")
         box.log(step, "ok")
     box.log("search", "run")
     for number in range(2):

@@ -29,6 +29,8 @@ OUTCOMES: dict[Outcome, tuple[str, str]] = {
     "failed": ("amber", "failed"),
     "cancelled": ("", "cancelled"),
 }
+MOST_CARDS = 12
+"""Of more projects the first page is a table."""
 STATE_COLOURS: dict[LoopState, str] = {
     "running": "green", "finished": "green", "failed": "amber", "killed": "amber", "rejected": "red"
 }  # fmt: skip
@@ -68,10 +70,28 @@ def tool_links(project: ProjectFacts, where: Mapping[str, str]) -> list[Link]:
     return links
 
 
-def render_index(overview: Overview, logout: str = "") -> str:
-    """Return the page of all projects. `logout`: the token of the form that ends the session; empty for none."""
-    projects = sorted(overview.projects, key=lambda project: RANK[project.light.colour])  # the most urgent come first
-    return _render("index", overview=overview, projects=projects, now=overview.at, logout=logout)
+def render_index(overview: Overview, logout: str = "", words: str = "") -> str:
+    """Return the page of all projects, the most urgent first: a card each, or of many a table with a filter.
+
+    Args:
+        overview: The workspace.
+        logout: The token of the form that ends the session; empty for none.
+        words: Only projects whose name or state has these words are shown.
+    """
+    projects = [
+        project
+        for project in sorted(overview.projects, key=lambda project: RANK[project.light.colour])
+        if words.casefold() in f"{project.name} {' '.join(project.summaries)}".casefold()
+    ]
+    return _render(
+        "index",
+        overview=overview,
+        projects=projects,
+        now=overview.at,
+        logout=logout,
+        words=words,
+        most_cards=MOST_CARDS,
+    )
 
 
 def render_project(project: ProjectFacts, now: float, links: Sequence[Link], logout: str = "") -> str:

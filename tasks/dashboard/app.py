@@ -115,7 +115,8 @@ def style(_: Request) -> Response:
 def index(request: Request) -> Response:
     """Return the page with all projects."""
     overview = gathering.overview(request.app.state.workspace)
-    return HTMLResponse(overview_page.render_index(overview, logout_token(request)))
+    words = request.query_params.get("words", "").strip()
+    return HTMLResponse(overview_page.render_index(overview, logout_token(request), words))
 
 
 def project(request: Request) -> Response:

@@ -219,3 +219,17 @@ def test_pictures_of_every_page_in_every_view(
             photograph(page, folder, names[-1])
     assert len(names) > 100
     assert {path.stem for path in folder.rglob("*.png")} == {*names}
+
+
+@pytest.mark.soak
+@pytest.mark.usefixtures("data")
+def test_pictures_of_the_documentation(place: Workspace, browser: Browser, tmp_path: Path) -> None:
+    """`make pictures` takes them: PICTURES names the folder, else it is pytest's."""
+    folder = Path(os.environ.get("PICTURES", tmp_path))
+    page = browser.new_page(extra_http_headers=bearer(place))
+    use_view(page, "desk")
+    with serving(place) as port:
+        for name, path in SHOWN.items():
+            page.goto(f"http://127.0.0.1:{port}{path}")
+            page.screenshot(path=folder / f"{name}.png")
+    assert {path.stem for path in folder.iterdir()} >= {*SHOWN}

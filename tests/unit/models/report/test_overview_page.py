@@ -94,6 +94,19 @@ def test_the_first_page_tells_who_needs_a_person_first() -> None:
     assert seen.fetched == ["/style.css", "data:,"]
 
 
+def test_many_projects_are_a_table_that_is_filtered_by_name_and_state() -> None:
+    many = [facts(name=f"well-{number}") for number in range(30)]
+    told = workspace(*many, facts(name="sick", error="broken spec"))
+    whole = Outline(page.render_index(told)).text
+    assert whole.index("sick") < whole.index("well-0")
+    assert whole.count("holds its verdict") == 30
+    for words in ("SICK", "broken spec"):
+        filtered = Outline(page.render_index(told, words=words)).text
+        assert ("well-0" in filtered, "broken spec" in filtered, "all 31" in filtered) == (False, True, True)
+    nothing = page.render_index(told, words="<nothing>")
+    assert ("No project has these words." in nothing, "<nothing>" in nothing) == (True, False)
+
+
 def test_a_project_is_told_with_its_history() -> None:
     html = page.render_project(facts(**full()), NOW, [Link("runs in Prefect", "http://127.0.0.1:4200/runs")])
     seen = Outline(html)
