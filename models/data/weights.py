@@ -56,6 +56,15 @@ def raw_weights(column: pa.ChunkedArray, name: str) -> np.ndarray:
     return values
 
 
+def weighing_examples(prepared: Path, split: str, num: int) -> np.ndarray:
+    """Return the positions of the `num` examples of a split that weigh anything, int64 (example,), ascending.
+
+    A row of weight 0 counts as absent: whoever samples, counts or shows examples does so among these.
+    """
+    weights = weights_of(prepared, split)
+    return np.arange(num) if weights is None else np.flatnonzero(weights > 0)
+
+
 def weights_of(prepared: Path, split: str) -> np.ndarray | None:
     """Return the weights of the rows of a split, float64 (rows,); None where the spec names no weights."""
     if WEIGHT_COLUMN not in pq.read_schema(prepared / ROWS_FILE).names:

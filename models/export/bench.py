@@ -10,8 +10,9 @@ from pathlib import Path
 import numpy as np
 import onnx
 
-from models.data.feeds import TEXT_BATCH, feed_at, spread_positions, targets
+from models.data.feeds import TEXT_BATCH, feed_at, targets
 from models.data.preparation import Preparation
+from models.data.sampled_examples import sampled_examples
 from models.data.weights import weights_of
 from models.errors import DataError, LooplineError, TrainingError
 from models.export.layers import FLOAT, Layers
@@ -48,7 +49,8 @@ class BenchmarkRows:
     def of(cls, prepared: Path, preparation: Preparation) -> BenchmarkRows:
         """Return rows of the validation split, spread evenly over it."""
         target = targets(prepared, "validation")
-        positions = spread_positions(len(target), MOST_ROWS[preparation.kind])
+        most = MOST_ROWS[preparation.kind]
+        positions = sampled_examples(prepared, "validation", target, preparation.task, most)
         some = feed_at(prepared, "validation", preparation, positions)
         pieces = [_cut(some, start, start + PASS_ROWS) for start in range(0, len(positions), PASS_ROWS)]
         weights = weights_of(prepared, "validation")

@@ -40,8 +40,8 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
         `path`, `sha256`, `size_bytes`; `inputs` (name, dtype, shape); `input_example`; `parity` and `max_difference`
         (the worst difference), `tolerance`, `num_examples`, `label_flips`; of classes `class_head` (calibration and
         threshold), of quantiles `quantile_shifts`; `knows_validation`: whether a member of an ensemble has learnt from
-        the validation rows. For text, inputs and example are those of the MLflow model, which takes a column of text,
-        and `samples` is added.
+        the validation rows, `has_learnt_validation`: or a single model, fitted again. For text, inputs and example are
+        those of the MLflow model, which takes a column of text, and `samples` is added.
 
     Raises:
         StoreError: The weights cannot be read, or the folder not written.
@@ -62,7 +62,7 @@ def export(job: dict[str, Any], out: str, metadata: dict[str, str]) -> dict[str,
     result = {"path": str(path), "sha256": hashlib.sha256(content).hexdigest(), "size_bytes": len(content)}
     result |= class_head | quantile_shifts
     knows_validation = is_bagged(finished) or any(member.job.is_refitted for member in members_of(finished))
-    result["knows_validation"] = knows_validation
+    result |= {"knows_validation": knows_validation, "has_learnt_validation": knows_validation or finished.is_refitted}
     result |= _prove(path, finished, preparation)
     if preparation.characters is not None:
         return {**result, **served_text(), "samples": _samples(finished, preparation)}

@@ -22,5 +22,6 @@ class Importances(FrozenModel):
     columns: list[ColumnImportance]
     num_columns: int = Field(description="Columns that the model takes, measured or not.")
     num_rows: int = Field(description="Validation rows that were shuffled.")
+    is_learnt: bool = Field(False, description="Whether the model has learnt from these rows too.")
     num_shuffles: int = Field(description="Shuffles of each column.")
     cpu_s: float = Field(description="What it cost, in CPU-seconds.")

@@ -60,7 +60,7 @@ def judge(
         raise UsageError(f"judge.test: mcnemar is for accuracy, goal.metric is {metric.name}: use bootstrap")
     limits = [limit for limit in (rules.max_latency_ms, max_latency_ms) if limit is not None]
     bounds = {"good_enough": good_enough, "max_latency_ms": min(limits, default=None)}
-    draft = _measured(_weighing(evidence, metric), rules, metric, seed)
+    draft = _measured(evidence.weighing if metric.takes_weights else evidence, rules, metric, seed)
     whole = {"unweighted": _unweighted(evidence, rules, metric, seed), "digests": evidence.digests()}
     draft = draft.model_copy(update={**bounds, **whole})
     gates = gates_of(draft)
@@ -88,13 +88,6 @@ def replay(verdict: Verdict, evidence: Evidence, metric: Metric) -> VerdictRepla
     again = judge(evidence, verdict.rules, metric, verdict.good_enough, verdict.max_latency_ms, verdict.seed)
     differences = _differences("", verdict.model_dump(mode="json"), again.model_dump(mode="json"))
     return VerdictReplay(not differences, differences)
-
-
-def _weighing(evidence: Evidence, metric: Metric) -> Evidence:
-    """Return the evidence of the examples that weigh anything: the others are no examples, and in no unit."""
-    if evidence.weights is None or not metric.takes_weights or not evidence.weights.any():
-        return evidence
-    return evidence.only(evidence.weights > 0)
 
 
 def _measured(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: int) -> Verdict:

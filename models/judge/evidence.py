@@ -84,6 +84,18 @@ class Evidence:
         """The challenger's predictions, moved so that 0.5, or the highest, decides as it does."""
         return at_threshold(self.challenger, self.thresholds.get("challenger", 0.5))
 
+    @property
+    def weighs(self) -> Array:
+        """Which examples weigh anything, bool (example,): the others are no examples, and in no unit."""
+        if self.weights is None or not self.weights.any():
+            return np.ones(len(self.target), bool)
+        return self.weights > 0
+
+    @property
+    def weighing(self) -> Evidence:
+        """The evidence of the examples that weigh anything; whatever is measured, drawn or shown is of them."""
+        return self if self.weights is None else self.only(self.weighs)
+
     def only(self, examples: Array) -> Evidence:
         """Return the evidence of some examples: `examples` is true for those that count, bool (example,)."""
 

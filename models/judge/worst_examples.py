@@ -46,14 +46,15 @@ def worst_examples(prepared: Path, preparation: Preparation, evidence: Evidence,
         evidence: On all test rows.
         shows_rows: Whether the values of the rows may be shown; else only how far off each is.
     """
+    places, evidence = np.flatnonzero(evidence.weighs), evidence.weighing
     losses = EXAMPLE_LOSSES[evidence.task](evidence.target, evidence.challenger)
     worst = np.argsort(-losses, kind="stable")[:MOST_EXAMPLES]
     words = LOSS_WORDS[evidence.task]
     if not shows_rows:
         examples = [WorstExample(loss=float(losses[place])) for place in worst]
         return WorstExamples(loss=words, num_samples=len(losses), shows_rows=False, examples=examples)
-    positions = np.sort(worst)
-    contents = dict(zip(positions.tolist(), _CONTENTS[preparation.kind](prepared, preparation, positions), strict=True))
+    order = np.sort(worst)
+    contents = dict(zip(order.tolist(), _CONTENTS[preparation.kind](prepared, preparation, places[order]), strict=True))
     outcomes = _OUTCOMES[evidence.task](evidence.target[worst], evidence.decided[worst], preparation)
     examples = [
         contents[int(place)].model_copy(update={"loss": float(losses[place]), "truth": truth, "predicted": predicted})

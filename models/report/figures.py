@@ -16,6 +16,7 @@ from models.judge.verdict import Difference, Slice, Verdict
 from models.metrics import classification
 from models.metrics.limits import within_limits
 from models.metrics.metrics import METRICS, Array
+from models.metrics.regression import sample_quantiles
 from models.report.style import DASHES, INK, MODEL_LOOKS, MUTED, PALETTE, SEQUENTIAL, draw, look, shorten, spreads
 
 MOST_POINTS = 300
@@ -58,9 +59,12 @@ def _gain_panel(axes: Any, sign: int, difference: Difference, threshold: float) 
     axes.margins(x=0.15)
 
 
-def confusion_matrix(target: Array, prediction: Array, classes: Sequence[str]) -> bytes:
-    """Draw the share of each true class (row) predicted as each class (column), with counts where they fit."""
-    counts = classification.confusion(target, prediction)(np.ones(len(target)))
+def confusion_matrix(target: Array, prediction: Array, classes: Sequence[str], weight: Array | None = None) -> bytes:
+    """Draw the share of each true class (row) predicted as each class (column), with counts where they fit.
+
+    Examples count by their `weight` (example,); None: all alike.
+    """
+    counts = classification.confusion(target, prediction)(_weights(weight, len(target)))
     size = len(counts)
     shares = np.divide(counts, counts.sum(axis=1, keepdims=True), out=np.zeros_like(counts), where=counts > 0)
 
@@ -75,7 +79,7 @@ def confusion_matrix(target: Array, prediction: Array, classes: Sequence[str]) -
             axes.set_xticks(range(size), names, **turned)
             axes.set_yticks(range(size), names)
         for row, column in np.ndindex(size, size) if size <= 12 else ():
-            share, count = shares[row, column], int(counts[row, column])
+            share, count = shares[row, column], round(float(counts[row, column]))
             text = f"{share:.0%}\n{count:,}" if size <= 5 else f"{count:,}" if count else ""
             colour = "black" if share > 0.55 else "white"
             axes.text(column, row, text, ha="center", va="center", color=colour, fontsize=9 if size <= 8 else 7)
@@ -135,23 +139,28 @@ def calibration(target: Array, models: Mapping[str, Array], weight: Array | None
     return draw(paint, height_in=4.0)
 
 
-def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
-    """Draw predicted against true values as a density, and the distribution of the errors, in the target's own unit."""
+def residuals(target: Array, prediction: Array, name: str = "target", weight: Array | None = None) -> bytes:
+    """Draw predicted against true values as a density, and the distribution of the errors, in the target's own unit.
+
+    Examples count by their `weight` (example,); None: all alike.
+    """
+    weights = _weights(weight, len(target))
     truth, guess = np.asarray(target, dtype=np.float64), np.asarray(prediction, dtype=np.float64)
     error = guess - truth
+    middle = float(sample_quantiles(error, 0.5, weight)[0])
 
     def paint(figure: Any) -> None:
         from matplotlib.colors import LogNorm
 
         left_axes, right_axes = figure.subplots(1, 2, width_ratios=[1.15, 1])
         low, high = padded(np.r_[truth, guess])
-        counts, _, _ = np.histogram2d(truth, guess, bins=60, range=[[low, high], [low, high]])
+        counts, _, _ = np.histogram2d(truth, guess, bins=60, range=[[low, high], [low, high]], weights=weights)
         density = np.where(counts > 0, counts, np.nan).T
         image = left_axes.imshow(
             density,
             origin="lower",
             extent=(low, high, low, high),
-            norm=LogNorm(1, max(2, counts.max())),
+            norm=LogNorm(min(1.0, counts[counts > 0].min()), max(2, counts.max())),
             aspect="equal",
         )
         bar = figure.colorbar(image, ax=left_axes, label="examples in a cell", shrink=0.8)
@@ -160,24 +169,30 @@ def residuals(target: Array, prediction: Array, name: str = "target") -> bytes:
         left_axes.plot([low, high], [low, high], color=PALETTE[1], linewidth=1.2, linestyle="--")
         unit = shorten(name, 24)
         left_axes.set(title="Predicted and true", xlabel=f"true {unit}", ylabel=f"predicted {unit}")
-        right_axes.hist(error, bins=50, range=padded(np.quantile(error, [0.001, 0.999])), color=PALETTE[0])
+        ends = padded(np.quantile(error, [0.001, 0.999]))
+        right_axes.hist(error, bins=50, range=ends, color=PALETTE[0], weights=weights)
         right_axes.axvline(0, color=INK, linewidth=1)
-        right_axes.axvline(float(np.median(error)), color=PALETTE[1], linestyle="--")
+        right_axes.axvline(middle, color=PALETTE[1], linestyle="--")
         right_axes.set(title="Errors", ylabel="examples")  # a longer title would be cut where the axes are narrow
-        right_axes.set_xlabel(f"predicted − true\n{unit}\nmedian {signed(float(np.median(error)))}")
+        right_axes.set_xlabel(f"predicted − true\n{unit}\nmedian {signed(middle)}")
 
     return draw(paint, height_in=3.5)
 
 
-def scores(target: Array, prediction: Array, classes: Sequence[str], name: str = "target") -> bytes:
-    """Draw the distribution of the predictions: by true class, or beside the true values of a regression."""
-    parts = _score_parts(np.asarray(target), prediction, classes)
-    low, high = (0.0, 1.0) if classes else padded(np.concatenate(list(parts.values())))
+def scores(
+    target: Array, prediction: Array, classes: Sequence[str], name: str = "target", weight: Array | None = None
+) -> bytes:
+    """Draw the distribution of the predictions: by true class, or beside the true values of a regression.
+
+    Examples count by their `weight` (example,); None: all alike.
+    """
+    parts = _score_parts(np.asarray(target), prediction, classes, _weights(weight, len(target)))
+    low, high = (0.0, 1.0) if classes else padded(np.concatenate([values for values, _ in parts.values()]))
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
-        for place, (part, values) in enumerate(parts.items()):
-            share = np.full(len(values), 1 / max(1, len(values)))
+        for place, (part, (values, weights)) in enumerate(parts.items()):
+            share = weights / (weights.sum() or 1.0)
             counts, edges = np.histogram(values, bins=40, range=(low, high), weights=share)
             colour = look(part, place)["color"]
             axes.stairs(counts, edges, fill=True, alpha=0.25, color=colour)
@@ -277,13 +292,22 @@ def curve_rates(positive: Array, score: Array, weight: Array | None = None) -> t
     return np.r_[0.0, miss[points]], np.r_[0.0, rate[points]], np.r_[precision[points[0]], precision[points]]
 
 
-def _score_parts(target: Array, prediction: Array, classes: Sequence[str]) -> dict[str, Array]:
+def _weights(weight: Array | None, num: int) -> Array:
+    return np.ones(num) if weight is None else weight
+
+
+def _score_parts(
+    target: Array, prediction: Array, classes: Sequence[str], weights: Array
+) -> dict[str, tuple[Array, Array]]:
+    """Return the values and the weights of each part of the examples."""
     if not classes:
-        return {"true": target, "predicted": prediction}
+        return {"true": (target, weights), "predicted": (prediction, weights)}
     if prediction.ndim == 1:
-        return {f"{name}": prediction[target == index] for index, name in enumerate(classes)}
+        named = {name: target == index for index, name in enumerate(classes)}
+        return {name: (prediction[ours], weights[ours]) for name, ours in named.items()}
     right, highest = classification.predicted_class(prediction) == target, prediction.max(axis=1)
-    return {"rightly classified": highest[right], "wrongly classified": highest[~right]}
+    named = {"rightly classified": right, "wrongly classified": ~right}
+    return {name: (highest[ours], weights[ours]) for name, ours in named.items()}
 
 
 def padded(values: Array) -> tuple[float, float]:

@@ -89,20 +89,21 @@ def labels(target: Array, prediction: Array, names: Sequence[str], weight: Array
     return draw(paint, height_in=3.6)
 
 
-def places(target: Array, models: Mapping[str, Array]) -> bytes:
+def places(target: Array, models: Mapping[str, Array], weight: Array | None = None) -> bytes:
     """Draw the NDCG of the first k places for each k up to the largest group's rows, at most `MOST_PLACES`.
 
     Args:
         target: Grades and groups (example, 2).
         models: Scores (example,) of each model, by its name.
+        weight: Of the examples (example,); None: all alike.
     """
-    once = np.ones(len(target))
+    weights = np.ones(len(target)) if weight is None else weight
     cutoffs = np.arange(1, min(MOST_PLACES, int(np.bincount(ranking.groups_of(target)).max())) + 1)
 
     def paint(figure: Any) -> None:
         axes = figure.subplots()
         for place, (name, scores) in enumerate(models.items()):
-            values = [ranking.ndcg(target, scores, int(k))(once) for k in cutoffs]
+            values = [ranking.ndcg(target, scores, int(k))(weights) for k in cutoffs]
             axes.plot(cutoffs, values, label=name, **look(name, place))
         axes.set(xlabel="first places of each group (k)", ylabel="NDCG@k", ylim=(None, 1.02))
         axes.legend(loc="lower right")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from models.data.target_encoding import TargetEncoding
 from models.judge.evidence import Evidence
@@ -20,7 +21,9 @@ def verdict_figures(evidence: Evidence, verdict: Verdict, target: TargetEncoding
         verdict: Its difference, slices and references are drawn.
         target: The classes or the outputs.
     """
-    pictures = {"difference": figures.difference(verdict)}
+    evidence, pictures = evidence.weighing, {"difference": figures.difference(verdict)}
+    if evidence.weights is not None and evidence.weights.any():  # counts add up to the examples
+        evidence = replace(evidence, weights=evidence.weights / evidence.weights.mean())
     if verdict.slices:
         pictures["slices"] = figures.slices(verdict)
     return {**pictures, **_OF_TASK[evidence.task](evidence, verdict, target)}
@@ -33,10 +36,10 @@ def _models(evidence: Evidence) -> dict[str, Array]:
 def _of_classes(evidence: Evidence, verdict: Verdict, target: TargetEncoding) -> dict[str, bytes]:
     classes, models = target.class_names, _models(evidence)
     return {
-        "confusion": figures.confusion_matrix(evidence.target, evidence.decided, classes),
+        "confusion": figures.confusion_matrix(evidence.target, evidence.decided, classes, evidence.weights),
         "roc-pr": figures.roc_and_pr(evidence.target, models, classes, evidence.weights),
         "calibration": figures.calibration(evidence.target, models, evidence.weights),
-        "scores": figures.scores(evidence.target, evidence.challenger, classes, target.name),
+        "scores": figures.scores(evidence.target, evidence.challenger, classes, target.name, evidence.weights),
     }
 
 
@@ -48,8 +51,8 @@ def _of_numbers(evidence: Evidence, verdict: Verdict, target: TargetEncoding) ->
     if target.outputs:
         return {"targets": output_figures.targets(evidence.target, evidence.challenger, target.names)}
     return {
-        "residuals": figures.residuals(evidence.target, evidence.challenger, target.name),
-        "scores": figures.scores(evidence.target, evidence.challenger, [], target.name),
+        "residuals": figures.residuals(evidence.target, evidence.challenger, target.name, evidence.weights),
+        "scores": figures.scores(evidence.target, evidence.challenger, [], target.name, evidence.weights),
     }
 
 
@@ -64,7 +67,7 @@ def _of_texts(evidence: Evidence, verdict: Verdict, target: TargetEncoding) -> d
 
 
 def _of_ranks(evidence: Evidence, verdict: Verdict, target: TargetEncoding) -> dict[str, bytes]:
-    return {"places": output_figures.places(evidence.target, _models(evidence))}
+    return {"places": output_figures.places(evidence.target, _models(evidence), evidence.weights)}
 
 
 _OF_TASK: PerTask[Callable[[Evidence, Verdict, TargetEncoding], dict[str, bytes]]] = {

@@ -33,6 +33,7 @@ def importances(inputs: Inputs, spec: Spec, folder: Path) -> Importances | None:
         folder: The project's folder, in which its own metric lies.
     """
     from models.data import feeds
+    from models.data.sampled_examples import UNITS, sampled_examples
     from models.data.weights import weights_of
 
     prepared, graph = inputs["prepare"].folder, inputs["export"].file(MODEL_FILE)
@@ -41,8 +42,9 @@ def importances(inputs: Inputs, spec: Spec, folder: Path) -> Importances | None:
     target = feeds.targets(prepared, "validation")
     if not places or not len(target):
         return None
-    positions = feeds.spread_positions(len(target), MOST_ROWS)
-    order = np.random.default_rng(spec.train.seed).permutation(len(positions))
+    positions = sampled_examples(prepared, "validation", target, preparation.task, MOST_ROWS)
+    units = UNITS[preparation.task](target[positions])
+    order = np.argsort(np.random.default_rng(spec.train.seed).permutation(len(positions))[units], kind="stable")
     rows = {
         name: values[order] for name, values in feeds.feed_at(prepared, "validation", preparation, positions).items()
     }
@@ -59,4 +61,5 @@ def importances(inputs: Inputs, spec: Spec, folder: Path) -> Importances | None:
             np.ones(num)
         )
 
-    return measure_importances(run, rows, places, loss, spec.train.seed)
+    measured = measure_importances(run, rows, places, loss, spec.train.seed)
+    return measured and measured.model_copy(update={"is_learnt": inputs["export"].result["has_learnt_validation"]})

@@ -92,7 +92,7 @@ def _missed_classes(inputs: Inputs, evidence: Evidence, spec: Spec) -> str:
     if not TASKS[evidence.task].has_classes:
         return ""
     classes = Preparation.load(inputs["prepare"].folder).target.class_names
-    missed = missed_classes(evidence.target, evidence.decided)
+    missed = never_predicted(evidence)
     if not len(missed):
         return ""
     names = ", ".join(classes[index] for index in missed[:SHOWN]) + ("" if len(missed) <= SHOWN else ", ...")
@@ -100,6 +100,12 @@ def _missed_classes(inputs: Inputs, evidence: Evidence, spec: Spec) -> str:
         f"{len(missed)} of {len(classes)} classes occur in the test rows but are never predicted: {names}; "
         f"{weighing(spec)} weighs them more"
     )
+
+
+def never_predicted(evidence: Evidence) -> np.ndarray:
+    """Return the classes (class,) of test rows that weigh anything and that the challenger never predicts."""
+    counted = evidence.weighing
+    return missed_classes(counted.target, counted.decided)
 
 
 def weighing(spec: Spec) -> str:
@@ -112,11 +118,13 @@ def weighing(spec: Spec) -> str:
 def class_rows(prepared: Path, names: Sequence[str]) -> dict[str, Any]:
     """Return the names and the training rows of the classes as fields of the evidence; empty where rows have no one."""
     from models.data import feeds
+    from models.data.weights import weighing_examples
 
     target = feeds.targets(prepared, "train") if names else None
     if target is None or target.ndim > 1:
         return {}
-    return {"class_names": names, "class_rows": np.bincount(target.astype(np.int64), minlength=len(names)).tolist()}
+    counted = target[weighing_examples(prepared, "train", len(target))].astype(np.int64)
+    return {"class_names": names, "class_rows": np.bincount(counted, minlength=len(names)).tolist()}
 
 
 def reasons_to_wait(rival: Rival, prepared: Path, preparation: Preparation, equal: EqualRows | None) -> dict[str, Any]:
