@@ -43,6 +43,22 @@ def text_example(points: np.ndarray) -> dict[str, list[Any]]:
     return {"text": ["".join(map(chr, row)) for row in points[:EXAMPLE_ROWS].tolist()]}
 
 
+def without_rows(exported: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the result of an export with an input example that is no row of the data, and without samples of texts.
+
+    A sample goes on from the validation text.
+    """
+    example = {tensor["name"]: _no_row(tensor) for tensor in exported["inputs"]}
+    return {**{name: value for name, value in exported.items() if name != "samples"}, "input_example": example}
+
+
+def _no_row(tensor: Mapping[str, Any]) -> list[Any]:
+    if DTYPES[tensor["dtype"]] is np.str_:
+        return ["an example"]
+    zeros: list[Any] = np.zeros([size if isinstance(size, int) else 1 for size in tensor["shape"]], int).tolist()
+    return zeros
+
+
 def feed_of(example: Mapping[str, list[Any]], inputs: Iterable[Mapping[str, Any]]) -> dict[str, np.ndarray]:
     """Convert an input example back into arrays for ONNX Runtime.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 
@@ -37,6 +37,16 @@ def judge_slices(evidence: Evidence, rules: spec.Judge, metric: Metric, seed: in
         part.model_copy(update={"p_holm": p, "lost": p is not None and p < level})
         for part, p in zip(slices, holm(raw), strict=True)
     ]
+
+
+def without_rare(slices: Mapping[str, Array], fewest: int) -> dict[str, Array]:
+    """Return the values (example,) of slice columns; those of fewer examples are one slice without names."""
+    return {column: _common(values, fewest) for column, values in slices.items()}
+
+
+def _common(values: Array, fewest: int) -> Array:
+    _, index, counts = np.unique(as_text(values), return_inverse=True, return_counts=True)
+    return np.where(counts[index] < fewest, f"values of fewer than {fewest} rows", np.asarray(values, dtype=object))
 
 
 def _groups(values: Array) -> Iterator[tuple[str, Array]]:

@@ -17,6 +17,10 @@ FORM = 1
 """Number of this form of the file; one of another form is made again."""
 FEWEST_ALIKE = 10
 """Where no rows may be shown, neither is a value that fewer rows have."""
+COARSEST = 8
+"""Bins are not widened to fewer than these; those of few rows are then left out."""
+OTHERS = "others"
+"""The group of the classes that are not named."""
 Unit = Literal["value", "seconds", "characters"]
 
 
@@ -152,12 +156,26 @@ class DataProfile(FrozenModel):
 
     def without_rows(self) -> DataProfile:
         """Return a copy without values of single rows: none that fewer than `FEWEST_ALIKE` rows have."""
-        columns = [column.model_copy(update=_of_many_rows(column)) for column in self.columns]
+        groups, joined = self._groups_of_many_rows()
+        columns = [column.model_copy(update=_of_many_rows(column)) for column in joined]
         validation = [
             CheckedExpectation(**result) for result in without_values(check.model_dump() for check in self.validation)
         ]
-        update = {"shows_rows": False, "columns": columns, "validation": validation, "extremes": {}}
+        update = {"shows_rows": False, "groups": groups, "columns": columns, "validation": validation, "extremes": {}}
         return self.model_copy(update={**update, "sample": [], "shown_columns": []})
+
+    def _groups_of_many_rows(self) -> tuple[list[str], list[ColumnProfile]]:
+        """Return the names of the groups of many rows, and the columns by these; the small groups are one."""
+        counted = [part.counts for column in self.columns for part in (column.histogram, column.categories) if part]
+        by_group = [counts for counts in counted if len(counts) == len(self.groups) > 1]
+        is_many = [max((sum(counts[place]) for counts in by_group), default=0) >= FEWEST_ALIKE
+                   for place in range(len(self.groups))]  # fmt: skip
+        if not by_group or all(is_many):
+            return self.groups, self.columns
+        names = [name for name, is_common in zip(self.groups, is_many, strict=True) if is_common and name != OTHERS]
+        places = {name: place for place, name in enumerate(names)}
+        joined = [places.get(name, len(names)) for name in self.groups]
+        return [*names, OTHERS], [_with_joined_groups(column, joined) for column in self.columns]
 
     @classmethod
     def read(cls, text: str) -> DataProfile | None:
@@ -171,24 +189,89 @@ class DataProfile(FrozenModel):
 
 
 def without_values(results: Iterable[Mapping[str, Any]]) -> list[dict[str, Any]]:
-    """Return the results of a validation report without the values that it has seen; numbers of rows stay."""
-    return [
-        {**result, "examples": [], "observed": result["observed"] if isinstance(result["observed"], int) else None}
-        for result in results
-    ]
+    """Return the results of a validation report without values of rows: numbers of rows stay, and what the spec says.
+
+    The champion's distribution, with which columns are compared, is made of the values of its rows.
+    """
+    return [{**result, **_WITHOUT_VALUES, **_of_rows_alone(result)} for result in results]
+
+
+_WITHOUT_VALUES: dict[str, Any] = {"examples": [], "observed": None}
+_COUNTS = ("table_", "unexpected_rows_expectation", "column_unique_value_count_", "column_to_exist")
+"""How the names of expectations begin whose observation is a number of rows, columns or values, or a column's name."""
+
+
+def _of_rows_alone(result: Mapping[str, Any]) -> dict[str, Any]:
+    kept: dict[str, Any] = {}
+    if str(result["expectation"]).startswith(_COUNTS):
+        kept["observed"] = result["observed"]
+    if result["origin"] == "champion":
+        kept["arguments"] = {key: value for key, value in result["arguments"].items() if key != "partition_object"}
+    if result["error"]:  # of the engine, such as that it could not convert a value
+        kept["error"] = f"{result['error'].partition(':')[0]} (data.show_rows: false leaves out what it says)"
+    return kept
+
+
+def _alike(counts: Sequence[Sequence[int]], places: Iterable[int]) -> list[bool]:
+    """Return which of some cells at least `FEWEST_ALIKE` rows are in, over all groups."""
+    return [sum(group[place] for group in counts) >= FEWEST_ALIKE for place in places]
 
 
 def _of_many_rows(column: ColumnProfile) -> dict[str, Any]:
     quantiles = column.quantiles[1:-1]
     categories = column.categories
     if categories is None:
-        return {"quantiles": [None, *quantiles, None] if quantiles else []}
-    totals = [sum(group[place] for group in categories.counts) for place in range(len(categories.names))]
-    stays = [total >= FEWEST_ALIKE for total in totals]
+        histogram = column.histogram and _without_few(column.histogram)
+        return {"quantiles": [None, *quantiles, None] if quantiles else [], "histogram": histogram}
+    stays = _alike(categories.counts, range(len(categories.names)))
     return {"categories": Categories(
         names=[name for name, is_common in zip(categories.names, stays, strict=True) if is_common],
         counts=[_gathered(group, stays) for group in categories.counts],
     )}  # fmt: skip
+
+
+def _without_few(histogram: Histogram) -> Histogram | None:
+    """Return a histogram in wider bins, without those of few rows, which count as beyond the bins; None if none stays.
+
+    A bin of whole numbers may be one value.
+    """
+    while True:
+        num_bins = len(histogram.counts[0]) - 2
+        stays = _alike(histogram.counts, range(1, num_bins + 1))
+        if all(stays) or num_bins <= COARSEST:
+            break
+        histogram = _in_wider_bins(histogram)
+    if not any(stays):
+        return None
+    first, end = stays.index(True), num_bins - stays[::-1].index(True)
+    counts = []
+    for group in histogram.counts:
+        bins = [count if is_common else 0 for count, is_common in zip(group[1:-1], stays, strict=True)]
+        counts.append([group[0] + sum(group[1:-1]) - sum(bins), *bins[first:end], group[-1]])
+    return Histogram(width=histogram.width, first=histogram.first + first, counts=counts)
+
+
+def _in_wider_bins(histogram: Histogram) -> Histogram:
+    """Return a histogram in bins of twice the width."""
+    counts = []
+    for below, *bins, beyond in histogram.counts:
+        whole = [*[0] * (histogram.first % 2), *bins]
+        whole += [0] * (len(whole) % 2)
+        counts.append([below, *map(sum, zip(whole[::2], whole[1::2], strict=True)), beyond])
+    return Histogram(width=2 * histogram.width, first=histogram.first // 2, counts=counts)
+
+
+def _with_joined_groups(column: ColumnProfile, places: Sequence[int]) -> ColumnProfile:
+    """Return a column whose groups are joined: `places` says which one each of them becomes."""
+    updates = {}
+    for name in ("histogram", "categories"):
+        counted: Histogram | Categories | None = getattr(column, name)
+        if counted is not None and len(counted.counts) == len(places):
+            joined = [[0] * len(counted.counts[0]) for _ in range(max(places) + 1)]
+            for place, group in zip(places, counted.counts, strict=True):
+                joined[place] = [sum(pair) for pair in zip(joined[place], group, strict=True)]
+            updates[name] = counted.model_copy(update={"counts": joined})
+    return column.model_copy(update=updates)
 
 
 def _gathered(counts: Sequence[int], stays: Sequence[bool]) -> list[int]:

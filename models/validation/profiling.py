@@ -34,6 +34,7 @@ from models.project_spec.reserved_columns import (
 )
 from models.readable import readable
 from models.validation.data_profile import (
+    OTHERS,
     Categories,
     ColumnProfile,
     DataProfile,
@@ -217,7 +218,7 @@ def _largest(names: Sequence[str], codes: np.ndarray) -> Groups:
     present = [place for place in range(len(names)) if counts[place]]
     if len(present) > MOST_GROUPS:
         present = sorted(sorted(present, key=lambda place: -counts[place])[: MOST_GROUPS - 1])
-        rest = ["others"]
+        rest = [OTHERS]
     else:
         rest = []
     places = np.full(len(names), len(present))

@@ -34,18 +34,20 @@ def _rounded(column: pa.ChunkedArray, name: str, data: Data) -> str:
         together = np.flatnonzero(np.diff(values.cast(pa.float64(), safe=False).to_numpy()) == 0)
         if len(together):
             first, second = (values[int(together[0]) + offset].as_py() for offset in (0, 1))
+            such_as = f", such as {first} and {second}" if data.show_rows else ""
             return (
-                f"column {name!r}: {len(together):,} of {len(values):,} values become the same number as another one, "
-                f"such as {first} and {second}, since float64 is exact up to 2^53 only: if they name something, say "
+                f"column {name!r}: {len(together):,} of {len(values):,} values become the same number as another one"
+                f"{such_as}, since float64 is exact up to 2^53 only: if they name something, say "
                 f"`{name}: categorical` in data.features.kinds or drop the column, else `{name}: numeric`"
             )
     if pa.types.is_float64(column.type):
         large = scratch.by_parts(column, lambda part: part.filter(are_large(part)))
         if len(large) > (0 if is_name else MOSTLY * (len(column) - column.null_count)):
+            such_as = f", such as {large[0].as_py():.0f}" if data.show_rows else ""
             return (
-                f"column {name!r}: {len(large):,} values are floats from 2^53, such as {large[0].as_py():.0f}; if they "
-                "were whole numbers that name something, different ones may be the same now: store them as texts or as "
-                f"integers of 64 bits, or say `{name}: numeric` in data.features.kinds"
+                f"column {name!r}: {len(large):,} values are floats from 2^53{such_as}; if they were whole numbers "
+                "that name something, different ones may be the same now: store them as texts or as integers of 64 "
+                f"bits, or say `{name}: numeric` in data.features.kinds"
             )
     return ""
 

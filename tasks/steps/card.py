@@ -259,7 +259,7 @@ def _data(spec: Spec, inputs: Inputs, preparation: Preparation) -> dict[str, Any
         "columns that alone predict the target": ", ".join(inputs["validate-prepared"].result["single_predictors"])
         or "none",
         "columns left out": ", ".join(prepared["left_out"]) or "none",
-        **{f"extreme values of {name}": text for name, text in preparation.extremes.items()},
+        **{f"extreme values of {name}": text for name, text in preparation.extremes.items() if spec.data.show_rows},
     }
 
 

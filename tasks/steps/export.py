@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from models.data.preparation import ROWS_FILE, Preparation
 from models.errors import StoreError
+from models.export.signature import without_rows
 from models.files import read_json, sha256, write_text
 from models.inference.names import FP32, UNCHANGED_FILE
 from models.inference.portable import MODEL_FILE
@@ -54,6 +55,8 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
             out=str(folder),
             metadata=metadata,
         )
+        if not loop.spec.data.show_rows:
+            exported = without_rows(exported)
         if "samples" in exported:
             _keep_samples(loop.outbox, folder, exported["samples"])
         loop.make_room(prepared.file(ROWS_FILE))

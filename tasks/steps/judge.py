@@ -15,6 +15,7 @@ from models.identity.equal_share import EqualRows
 from models.inference.portable import MODEL_FILE
 from models.judge.decide import judge as decide
 from models.judge.evidence import Evidence
+from models.judge.slices import without_rare
 from models.judge.verdict import Parity, Verdict
 from models.kinds.data_kind import PerDataKind
 from models.kinds.task import TASKS
@@ -24,6 +25,7 @@ from models.metrics.metrics import metric_of
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
 from models.report.verdict_figures import verdict_figures
+from models.validation.data_profile import FEWEST_ALIKE
 from tasks.host.workspace import Project
 from tasks.loop.champion_parts import Rival
 from tasks.loop.loop import Inputs, Loop, Reporter, StepResult
@@ -224,7 +226,7 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
         weights=weights_of(prepared, "test"),
         baseline_name=baseline.name,
         references=_references(loop.spec, loop.project, prepared, preparation, baseline.name),
-        slices=feeds.slice_values(prepared, "test", loop.spec.judge.slices),
+        slices=_slices(loop.spec, prepared),
         challenger_id=exported.digest,
         champion_id=rival.identity.partition(":")[0] if against.prediction is not None else None,
         challenger_cost=serving_cost(rows, graph, preparation),
@@ -238,6 +240,13 @@ def _evidence(loop: Loop, inputs: Inputs, rival: Rival) -> tuple[Evidence, np.nd
         **reasons_to_wait(rival, prepared, preparation, EqualRows.model_validate(equal) if equal else None),
     )
     return with_clusters(evidence, prepared, preparation, loop.spec), against.known
+
+
+def _slices(spec: Spec, prepared: Path) -> dict[str, np.ndarray]:
+    from models.data.feeds import slice_values
+
+    slices = slice_values(prepared, "test", spec.judge.slices)
+    return slices if spec.data.show_rows else without_rare(slices, FEWEST_ALIKE)
 
 
 def _without_known(report: Reporter, evidence: Evidence, is_known: np.ndarray | None) -> tuple[Evidence, int]:

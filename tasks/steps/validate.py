@@ -189,9 +189,10 @@ def _failures(report: dict[str, Any]) -> str:
     lines = []
     for result in report["results"]:
         if not result["success"]:
-            where = f" of {result['column']!r}" if result["column"] else ""
-            reason = result["error"] or f"{result['unexpected_count'] or 'observed ' + str(result['observed'])}" + (
-                " rows unexpected" if result["unexpected_count"] else ""
+            where, count, observed = f" of {result['column']!r}", result["unexpected_count"], result["observed"]
+            reason = result["error"] or (f"{count} rows unexpected" if count else f"observed {observed}")
+            is_hidden = observed is None and not result["error"] and not count  # data.show_rows: false
+            lines.append(
+                f"{result['expectation']}{where * bool(result['column'])}{'' if is_hidden else f' ({reason})'}"
             )
-            lines.append(f"{result['expectation']}{where} ({reason})")
     return first_of(lines, SHOWN)

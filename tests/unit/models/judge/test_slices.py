@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from models.judge.evidence import Evidence
-from models.judge.slices import LEAST_EXAMPLES, MOST_VALUES, judge_slices
+from models.judge.slices import LEAST_EXAMPLES, MOST_VALUES, judge_slices, without_rare
 from models.metrics.metrics import METRICS
 from models.project_spec.blocks import Judge
 
@@ -43,6 +43,13 @@ def test_a_slice_of_one_class_has_no_roc_auc_and_is_not_tested():
     assert one_class.challenger.value is None
     assert "undefined" in one_class.note
     assert both.p_holm == 1.0
+
+
+def test_values_of_few_rows_are_one_slice_without_names():
+    column = np.array(["a"] * 20 + ["b", "b", "c"], object)
+    (values,) = without_rare({"town": column}, 10).values()
+    assert [*np.unique(values, return_counts=True)[0]] == ["a", "values of fewer than 10 rows"]
+    assert sum(values == "a") == 20
 
 
 def test_many_slices_without_a_change_seldom_raise_an_alarm():

@@ -90,6 +90,27 @@ def test_personal_data_shows_no_value_of_few_rows(tmp_path: Path) -> None:
     assert sum(map(sum, by_name["<b>"].categories.counts)) == NUM
 
 
+def test_personal_data_shows_no_whole_number_and_no_class_of_few_rows(tmp_path: Path) -> None:
+    """A bin of whole numbers is a value; the legend of the charts names classes."""
+    table = columns()
+    table["age"] = [91 if number == 5 else 20 + number % 2 for number in range(NUM)]
+    table["y"] = ["rare" if number in (7, 9) else "yes" if number % 4 else "no" for number in range(NUM)]
+    open_profile = profiled(tmp_path, table, id="code")
+    profile = open_profile.without_rows()
+    assert (open_profile.groups, profile.groups) == (["no", "rare", "yes"], ["no", "yes", "others"])
+    assert "rare" not in profile.model_dump_json()
+    for column in profile.columns:
+        counted = column.histogram or column.categories
+        if counted is not None:
+            before = next(old for old in open_profile.columns if old.name == column.name)
+            old_counts = (before.histogram or before.categories).counts
+            assert sum(map(sum, counted.counts)) == sum(map(sum, old_counts))
+        if column.histogram is not None:
+            cells = [sum(cell) for cell in zip(*column.histogram.counts, strict=True)][1:-1]
+            assert not [count for count in cells if 0 < count < 10], column.name
+            assert cells
+
+
 @pytest.mark.parametrize(
     "values",
     [[0.0], [5.0, 5.0], [-1e300, 1e300], [1e-320, 2e-320], [1.7e9, 1.7e9 + 1], [0.1, 0.2, 1e9], [-3.0, -2.0]],

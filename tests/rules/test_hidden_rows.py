@@ -1,0 +1,138 @@
+"""Rule: `data.show_rows: false` hides rows, and values of fewer than ten of them, wherever something is said of data.
+
+Each stage says a value of a single row where it may, and none where it may not.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from models.data.feeds import targets
+from models.data.prepare import prepare
+from models.export.signature import without_rows
+from models.judge.evidence import Evidence
+from models.judge.slices import without_rare
+from models.judge.worst_examples import worst_examples
+from models.project_spec.blocks import Spec
+from models.serving.playground_form import PlaygroundField, PlaygroundForm
+from models.sources.read import write_table
+from models.validation.alike_classes import alike_classes
+from models.validation.data_profile import FEWEST_ALIKE, without_values
+from models.validation.mixed_columns import odd_cells
+from models.validation.profiling import profile_of
+from models.validation.rounded_numbers import rounded_numbers
+
+SECRET, ACCOUNT = "Zaphod", 2**53 + 1
+NUM = 200
+
+
+def columns() -> dict[str, Any]:
+    rows = np.arange(NUM)
+    return {
+        "mixed": [SECRET if row == 7 else str(row % 50) for row in rows],
+        "town": [SECRET if row == 7 else "ab"[row % 2] for row in rows],
+        "account": ACCOUNT - 1 + rows,
+        "age": [9142 if row == 7 else 20 + row % 2 for row in rows],
+        "y": [SECRET if row == 7 else SECRET.upper() if row % 2 else "no" for row in rows],
+    }
+
+
+class Stage:
+    """A table, and what its spec says of showing rows."""
+
+    def __init__(self, place: Path, *, shows_rows: bool) -> None:
+        data = {
+            "source": "x.csv",
+            "target": "y",
+            "show_rows": shows_rows,
+            "features": {"kinds": {"mixed": "categorical"}},
+        }
+        self.place, self.shows_rows = place, shows_rows
+        self.spec = Spec.model_validate({"name": "t", "data": data})
+        self.table = pa.table(columns())
+
+
+def _cells(stage: Stage) -> Any:
+    without_kinds = stage.spec.data.model_copy(update={"features": type(stage.spec.data.features)()})
+    return odd_cells(stage.table, without_kinds)
+
+
+def _page_of_data(stage: Stage) -> Any:
+    write_table(stage.table, stage.place / "raw.parquet")
+    prepare(stage.place / "raw.parquet", stage.spec, stage.place, stage.place / "prepared")
+    profile = profile_of(stage.place / "raw.parquet", stage.place / "prepared", stage.spec.data)
+    return profile.model_dump(exclude={"ids"})
+
+
+def _checks(stage: Stage) -> Any:
+    """A column's greatest value, the champion's categories, and what the engine says where it cannot convert."""
+    check: dict[str, Any] = {"origin": "spec", "observed": None, "examples": [], "error": None, "arguments": {}}
+    results = [
+        {**check, "expectation": "column_max_to_be_between", "observed": ACCOUNT},
+        {**check, "expectation": "column_kl_divergence_to_be_less_than", "origin": "champion",
+         "arguments": {"column": "town", "partition_object": {"values": ["a", SECRET]}}},
+        {**check, "expectation": "column_mean_to_be_between", "error": f"cannot be evaluated: {SECRET} is no number"},
+    ]  # fmt: skip
+    return results if stage.shows_rows else without_values(results)
+
+
+def _slices(stage: Stage) -> Any:
+    towns = {"town": np.array(stage.table.column("town").to_pylist(), object)}
+    shown = towns if stage.shows_rows else without_rare(towns, FEWEST_ALIKE)
+    return shown["town"].tolist()
+
+
+def _example(stage: Stage) -> Any:
+    tensors = [("town", "string", ["batch"]), ("age", "double", ["batch"]), ("image", "uint8", ["batch", 2, 3, 1])]
+    inputs = [{"name": name, "dtype": dtype, "shape": shape} for name, dtype, shape in tensors]
+    exported = {"inputs": inputs, "input_example": {"town": [SECRET]}, "samples": [{"prompt": SECRET}]}
+    plain = exported if stage.shows_rows else without_rows(exported)
+    assert stage.shows_rows or {name: np.shape(values) for name, values in plain["input_example"].items()} == {
+        "town": (1,), "age": (1,), "image": (1, 2, 3, 1)
+    }  # fmt: skip
+    return plain
+
+
+def _worst(stage: Stage) -> Any:
+    everywhere = stage.table.set_column(1, "town", pa.array([f"{SECRET} {row % 50}" for row in range(NUM)]))
+    write_table(everywhere, stage.place / "raw.parquet")
+    preparation = prepare(stage.place / "raw.parquet", stage.spec, stage.place, stage.place / "prepared")
+    true = targets(stage.place / "prepared", "test")
+    evidence = Evidence("multiclass", true, np.full((len(true), 3), 1 / 3))
+    worst = worst_examples(stage.place / "prepared", preparation, evidence, shows_rows=stage.shows_rows)
+    return worst.model_dump(exclude_defaults=True)
+
+
+def _try(stage: Stage) -> Any:
+    form = PlaygroundForm(fields=[PlaygroundField(name="town", control="choice", value=SECRET, levels=["a", SECRET])])
+    return (form if stage.shows_rows else form.without_rows()).model_dump()
+
+
+SAYS: dict[str, Callable[[Stage], Any]] = {
+    "a note of odd cells": _cells,
+    "a note of large numbers": lambda stage: rounded_numbers(stage.table, stage.spec.data),
+    "a note of classes alike": lambda stage: alike_classes(stage.table, stage.spec.data),
+    "the page of the data": _page_of_data,
+    "the report of the checks": _checks,
+    "the slices of a verdict": _slices,
+    "the example of a version": _example,
+    "the worst rows": _worst,
+    "the form of a try": _try,
+}
+"""What says something of data; what is new belongs here."""
+
+
+@pytest.mark.parametrize("says", SAYS)
+def test_every_stage_that_says_something_of_data(says: str, tmp_path: Path) -> None:
+    for shows_rows in (True, False):
+        (place := tmp_path / str(shows_rows)).mkdir()
+        text = json.dumps(SAYS[says](Stage(place, shows_rows=shows_rows)), default=str)
+        told = [value for value in (SECRET, str(ACCOUNT), "9142") if value in text]
+        assert bool(told) == shows_rows, told
