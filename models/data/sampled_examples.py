@@ -13,20 +13,20 @@ from models.kinds.task import PerTask, Task
 from models.metrics.ranking import groups_of
 
 
-def sampled_examples(prepared: Path, split: str, target: np.ndarray, task: Task, most: int) -> np.ndarray:
-    """Return the positions of about `most` examples of a split at most, int64 (example,), ascending and evenly spread.
+def sampled_examples(prepared: Path, split: str, target: np.ndarray, task: Task, limit: int) -> np.ndarray:
+    """Return the positions of at most about `limit` examples of a split, int64 (example,), ascending and evenly spread.
 
     Args:
         prepared: The prepared folder.
         split: `train`, `validation` or `test`.
         target: The targets of the split's examples, in the form for metrics.
         task: Of a ranking whole groups are taken: a metric of a part of a group is that of another list.
-        most: Examples.
+        limit: Examples.
     """
     positions = weighing_examples(prepared, split, len(target))
     units = UNITS[task](target[positions])
     num = int(units.max(initial=-1)) + 1
-    chosen = spread_positions(num, max(1, num * most // max(most, len(positions)))) if num else units
+    chosen = spread_positions(num, max(1, num * limit // max(limit, len(positions)))) if num else units
     return positions[np.isin(units, chosen)]
 
 

@@ -49,8 +49,8 @@ class BenchmarkRows:
     def of(cls, prepared: Path, preparation: Preparation) -> BenchmarkRows:
         """Return rows of the validation split, spread evenly over it."""
         target = targets(prepared, "validation")
-        most = MOST_ROWS[preparation.kind]
-        positions = sampled_examples(prepared, "validation", target, preparation.task, most)
+        limit = MOST_ROWS[preparation.kind]
+        positions = sampled_examples(prepared, "validation", target, preparation.task, limit)
         some = feed_at(prepared, "validation", preparation, positions)
         pieces = [_cut(some, start, start + PASS_ROWS) for start in range(0, len(positions), PASS_ROWS)]
         weights = weights_of(prepared, "validation")

@@ -202,14 +202,14 @@ _COUNTS = ("table_", "unexpected_rows_expectation", "column_unique_value_count_"
 
 
 def _of_rows_alone(result: Mapping[str, Any]) -> dict[str, Any]:
-    kept: dict[str, Any] = {}
+    alone: dict[str, Any] = {}
     if str(result["expectation"]).startswith(_COUNTS):
-        kept["observed"] = result["observed"]
+        alone["observed"] = result["observed"]
     if result["origin"] == "champion":
-        kept["arguments"] = {key: value for key, value in result["arguments"].items() if key != "partition_object"}
+        alone["arguments"] = {key: value for key, value in result["arguments"].items() if key != "partition_object"}
     if result["error"]:  # of the engine, such as that it could not convert a value
-        kept["error"] = f"{result['error'].partition(':')[0]} (data.show_rows: false leaves out what it says)"
-    return kept
+        alone["error"] = f"{result['error'].partition(':')[0]} (data.show_rows: false leaves out what it says)"
+    return alone
 
 
 def _alike(counts: Sequence[Sequence[int]], places: Iterable[int]) -> list[bool]:

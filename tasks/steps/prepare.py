@@ -48,9 +48,9 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
         for name in collected_later(prepared.left_out):
             loop.report.note(f"prepare: column {name!r} is left out until a training row has a value in it")
         for name, text in prepared.extremes.items():
-            shown = text if loop.spec.data.show_rows else "values lie far from all others"
+            words = text if loop.spec.data.show_rows else "values lie far from all others"
             cure = "if such a value means `missing`, leave the cell empty in the source"
-            loop.report.note(f"prepare: column {name!r}: {shown}: {cure}")
+            loop.report.note(f"prepare: column {name!r}: {words}: {cure}")
         for text in unseen_categories(project.prepared, prepared):
             loop.report.note(text)
         if prepared.target.positive and loop.spec.goal.positive is None:
