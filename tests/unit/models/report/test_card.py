@@ -194,7 +194,9 @@ def test_the_variants_stand_with_the_costs_and_say_which_is_served_and_why_not_t
 def test_the_columns_that_matter_stand_with_their_cost_and_what_was_left_out():
     columns = [ColumnImportance(column="<b>distance", loss=0.0812, low=0.071, high=0.0914)]
     measured = Importances(columns=columns, num_columns=40, num_rows=1000, num_shuffles=5, cpu_s=0.62)
-    html = render_card(Card(project="p", verdict=verdict(), importances=measured, training={"fitted again": "on all"}))
+    assert "has learnt from these rows" not in render_card(Card(project="p", verdict=verdict(), importances=measured))
+    measured = measured.model_copy(update={"is_learnt": True})
+    html = render_card(Card(project="p", verdict=verdict(), importances=measured))
     assert "&lt;b&gt;distance" in html
     assert "0.071 to 0.0914" in html
     assert "1 of 40, those that move the predictions most, columns, 1000 validation rows, 5 shuffles" in html
