@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from models.inputs.record import CategoryRecord, Form, InputRecord
 from models.kinds.data_kind import PerDataKind
 from models.monitoring.calibration import fit_calibration
 from models.monitoring.coverage import coverage_of
-from models.monitoring.histogram import Bins, CategoricalBins, measured, numeric_bins
+from models.monitoring.histogram import Bins, CategoricalBins, Counts, Weights, as_rows, measured, numeric_bins
 from models.monitoring.reference import Reference, ReferenceColumn
 from models.monitoring.tally import INPUT, PredictionCounts, scores_of, tally
 from models.project_spec.reserved_columns import KEY_COLUMN, SPLIT_COLUMN
@@ -49,7 +49,10 @@ def build(prepared: Path, graph: Path, preparation: Preparation) -> Reference:
     target = targets(prepared, "test")
     with pq.ParquetFile(prepared / ROWS_FILE) as file:  # opened once: the time to open a file grows with its columns
         times = _TIMES[preparation.kind](prepared)
-        rows, weights = functools.partial(_batches, file), weights_of(prepared, "test")
+        rows = functools.partial(_batches, file)
+        weights = {
+            split: weights for split in ("train", "test") if (weights := weights_of(prepared, split)) is not None
+        }
         return reference_of(preparation, target, prediction, rows, times, weights)
 
 
@@ -59,7 +62,7 @@ def reference_of(
     prediction: NDArray[np.float64],
     rows: Rows,
     times: NDArray[np.int64] | None = None,
-    weights: NDArray[np.float64] | None = None,
+    weights: Mapping[str, Weights] | None = None,
 ) -> Reference:
     """Return the reference of a model, from its test predictions and its training rows.
 
@@ -69,17 +72,19 @@ def reference_of(
         prediction: Predictions of the test rows, in the form for metrics.
         rows: Returns training and test rows; called for tables only.
         times: Of series, the time of each test example (example,).
-        weights: Of the test examples (example,); None: all count alike.
+        weights: Of the training and the test examples (example,), by split; none: all count alike.
     """
     classes = preparation.target.classes
     prediction = prediction.mean(axis=1) if preparation.characters is not None else prediction
     outputs = preparation.target.outputs
     watched = scores_of(prediction, preparation.task, [output.name for output in outputs])
-    scores = [_score(name, values, classes) for name, values in watched.items()]
+    tests = weights["test"] if weights else None
+    scores = [_score(name, values, classes, tests) for name, values in watched.items()]
     calibration = fit_calibration(target, prediction) if classes else None
-    weighted = fit_calibration(target, prediction, weights) if classes and weights is not None else None
+    weighted = fit_calibration(target, prediction, tests) if classes and tests is not None else None
     span = preparation.window.last_horizon if preparation.window else 1
     coverage = coverage_of(target, prediction, outputs, times, span)
+    weighted_coverage = coverage_of(target, prediction, outputs, times, span, tests) if tests is not None else None
     empty = Reference(
         task=preparation.task,
         classes=classes,
@@ -87,8 +92,9 @@ def reference_of(
         calibration=calibration,
         weighted_calibration=weighted,
         coverage=coverage,
+        weighted_coverage=weighted_coverage,
     )
-    return _WITH_COLUMNS[preparation.kind](empty, preparation, rows)
+    return _WITH_COLUMNS[preparation.kind](empty, preparation, rows, weights or {})
 
 
 def _times_of_series(prepared: Path) -> NDArray[np.int64]:
@@ -104,7 +110,7 @@ _TIMES: PerDataKind[Callable[[Path], NDArray[np.int64] | None]] = {
 """Of series, the time of each test example (example,)."""
 
 
-def _with_columns(empty: Reference, preparation: Preparation, rows: Rows) -> Reference:
+def _with_columns(empty: Reference, preparation: Preparation, rows: Rows, weights: Mapping[str, Weights]) -> Reference:
     bins = [_BINS[form](rows, part) for form in _BINS for part in preparation.inputs if part.form == form]
     blank = [
         ReferenceColumn(bins=column_bins, counts=np.zeros(column_bins.num_cells, dtype=np.int64))
@@ -112,21 +118,43 @@ def _with_columns(empty: Reference, preparation: Preparation, rows: Rows) -> Ref
     ]
     unfilled = empty.model_copy(update={"columns": blank, "scores": []})
     train, test = (_tally(rows, split, unfilled) for split in ("train", "test"))
+    sums = {split: _weighted_counts(rows, split, bins, of_rows) for split, of_rows in weights.items()}
     columns = [
         ReferenceColumn(
-            bins=column_bins, counts=train.counts[INPUT + column_bins.name], outside=_outside(column_bins, test.counts)
+            bins=column_bins,
+            counts=train.counts[INPUT + column_bins.name],
+            outside=_outside(column_bins, test.counts.get(INPUT + column_bins.name)),
+            weighted=_weighted(column_bins, place, sums, weights) if weights else None,
         )
-        for column_bins in bins
+        for place, column_bins in enumerate(bins)
         if train.num_rows
     ]
     return empty.model_copy(update={"columns": columns})
 
 
-_WITH_COLUMNS: PerDataKind[Callable[[Reference, Preparation, Rows], Reference]] = {
+def _weighted_counts(rows: Rows, split: str, bins: Sequence[Bins], weights: Weights) -> list[Counts]:
+    """Return the sums of the weights in the cells of each column."""
+    sums, first = [np.zeros(column_bins.num_cells) for column_bins in bins], 0
+    for table in rows(split, [column_bins.name for column_bins in bins]):
+        part = weights[first : first + table.num_rows]
+        for place, column in enumerate(table.columns):
+            sums[place] += bins[place].count(column, part)
+        first += table.num_rows
+    return sums
+
+
+def _weighted(
+    bins: Bins, place: int, sums: Mapping[str, list[Counts]], weights: Mapping[str, Weights]
+) -> ReferenceColumn:
+    counts = as_rows(sums["train"][place], weights["train"])
+    return ReferenceColumn(bins=bins, counts=counts, outside=_outside(bins, sums["test"][place]))
+
+
+_WITH_COLUMNS: PerDataKind[Callable[[Reference, Preparation, Rows, Mapping[str, Weights]], Reference]] = {
     "table": _with_columns,
-    "image": lambda empty, preparation, rows: empty,
-    "series": lambda empty, preparation, rows: empty,
-    "text": lambda empty, preparation, rows: empty,
+    "image": lambda empty, preparation, rows, weights: empty,
+    "series": lambda empty, preparation, rows, weights: empty,
+    "text": lambda empty, preparation, rows, weights: empty,
 }
 
 
@@ -160,14 +188,18 @@ def _batches(file: pq.ParquetFile, split: str, names: list[str]) -> Iterator[pa.
         yield table.filter(pc.equal(table.column(SPLIT_COLUMN), SPLITS.index(split))).select(names)
 
 
-def _outside(bins: Bins, test: Any) -> float:
-    counts = test.get(INPUT + bins.name)
-    return 0.0 if counts is None else bins.num_outside(counts) / max(1, int(bins.values_of(counts).sum()))
+def _outside(bins: Bins, test: Counts | None) -> float:
+    return 0.0 if test is None else float(bins.num_outside(test) / (bins.values_of(test).sum() or 1))
 
 
-def _score(name: str, values: NDArray[Any], classes: list[str] | None) -> ReferenceColumn:
+def _score(name: str, values: NDArray[Any], classes: list[str] | None, weights: Weights | None) -> ReferenceColumn:
     if values.dtype.kind == "f":
         bins: Bins = numeric_bins(name, values)
-        return ReferenceColumn(bins=bins, counts=bins.count(pa.array(values)))
-    bins = CategoricalBins(name=name, categories=[str(index) for index in range(len(classes or ()))])
-    return ReferenceColumn(bins=bins, counts=bins.count(pa.array(values.astype(str), pa.string())))
+        column = pa.array(values)
+    else:
+        bins = CategoricalBins(name=name, categories=[str(index) for index in range(len(classes or ()))])
+        column = pa.array(values.astype(str), pa.string())
+    weighted = None if weights is None else ReferenceColumn(
+        bins=bins, counts=as_rows(bins.count(column, weights), weights)
+    )  # fmt: skip
+    return ReferenceColumn(bins=bins, counts=bins.count(column), weighted=weighted)

@@ -58,6 +58,7 @@ def coverage_of(
     outputs: Sequence[Output],
     times: NDArray[np.int64] | None = None,
     span: int = 1,
+    weights: NDArray[np.float64] | None = None,
 ) -> Coverage | None:
     """Return the coverage of predicted quantiles; None without any true value, and for other outputs.
 
@@ -68,6 +69,7 @@ def coverage_of(
         times: Of series, the time of each example (example,): neighbours, and all series at a time, depend on each
             other.
         span: Steps of time that depend on each other: the farthest horizon.
+        weights: How much each example counts (example,); None: all alike. The rows are then as many as these are worth.
     """
     from models.metrics.outputs import is_covered  # NumPy: the page that shows a coverage needs none
 
@@ -75,10 +77,12 @@ def coverage_of(
     if not len(target) or low is None or high is None:
         return None
     covered = is_covered(target, prediction, outputs).mean(axis=1)
+    num = float(len(covered)) if weights is None else float(weights.sum() ** 2 / (weights**2).sum())
+    share = float(covered.mean() if weights is None else covered @ weights / weights.sum())
     return Coverage(
         intended=high - low,
-        num_covered=round(float(covered.sum())),
-        num_rows=len(target),
+        num_covered=round(share * num),
+        num_rows=round(num),
         design_effect=1.0 if times is None else _design_effect(covered, times, span),
     )
 

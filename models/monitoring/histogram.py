@@ -8,7 +8,7 @@ Categorical, int64 (category + 2): each category of training; categories unseen 
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -25,7 +25,9 @@ from models.monitoring.grid import BinEdges
 NUM_BINS = 256
 MOST_QUANTILE_VALUES = 1_000_000
 
-Counts = NDArray[np.int64]
+Counts = NDArray[Any]
+"""Rows, int64 (cell,); of weighted rows the sums of their weights, float64 (cell,), see `as_rows`."""
+Weights = NDArray[np.float64]
 
 
 _DAY_S, _WEEK_S, _MONDAY_S = 86_400.0, 604_800.0, 345_600.0
@@ -52,18 +54,18 @@ class NumericBins(FrozenModel, extra="ignore"):  # a version of an earlier relea
         """The grid for the fast search of bins."""
         return BinEdges(np.asarray(self.edges, dtype=np.float64))
 
-    def count(self, column: pa.ChunkedArray | pa.Array) -> Counts:
-        """Return the counts of numbers; null and NaN are missing."""
-        return self.count_numbers(measured(column, self.of))
+    def count(self, column: pa.ChunkedArray | pa.Array, weights: Weights | None = None) -> Counts:
+        """Return the counts of numbers; null and NaN are missing. With weights (row,) they are sums, float64."""
+        return self.count_numbers(measured(column, self.of), weights)
 
-    def count_numbers(self, values: NDArray[np.float64]) -> Counts:
+    def count_numbers(self, values: NDArray[np.float64], weights: Weights | None = None) -> Counts:
         """Return the counts of values that are `measured` already."""
         num_bins = len(self.edges) + 1
-        counts = np.zeros(self.num_cells, dtype=np.int64)
-        counts[:num_bins] = np.bincount(self.grid.place(values), minlength=num_bins)
-        missing = int(np.isnan(values).sum())
-        counts[num_bins - 1] -= missing
-        counts[num_bins:] = missing, int((values < self.low).sum()), int((values > self.high).sum())
+        counts = np.zeros(self.num_cells, dtype=np.int64 if weights is None else np.float64)
+        counts[:num_bins] = np.bincount(self.grid.place(values), weights, minlength=num_bins)
+        aside = np.isnan(values), values < self.low, values > self.high
+        counts[num_bins:] = [mask.sum() if weights is None else weights[mask].sum() for mask in aside]
+        counts[num_bins - 1] -= counts[num_bins]
         return counts
 
     def values_of(self, counts: Counts) -> Counts:
@@ -91,15 +93,17 @@ class CategoricalBins(FrozenModel):
         """Length of the counts."""
         return len(self.categories) + 2
 
-    def count(self, column: pa.ChunkedArray | pa.Array) -> Counts:
-        """Return the counts of texts, in the text form of the model; null and empty text are missing."""
+    def count(self, column: pa.ChunkedArray | pa.Array, weights: Weights | None = None) -> Counts:
+        """Return the counts of texts, in the text form of the model; null and empty text are missing.
+
+        With weights (row,) they are sums, float64.
+        """
         whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
         texts = as_text(whole)
-        places = pc.fill_null(pc.index_in(texts, pa.array(self.categories, pa.string())), len(self.categories))
-        counts = np.bincount(places.to_numpy(), minlength=self.num_cells).astype(np.int64)
-        counts[-1] = texts.null_count
-        counts[-2] -= texts.null_count
-        return counts
+        found = pc.fill_null(pc.index_in(texts, pa.array(self.categories, pa.string())), len(self.categories))
+        places = np.where(texts.is_null().to_numpy(), self.num_cells - 1, found.to_numpy())
+        counts: Counts = np.bincount(places, weights, minlength=self.num_cells)
+        return counts if weights is not None else counts.astype(np.int64)
 
     def values_of(self, counts: Counts) -> Counts:
         """Return the counts of the values that are not missing: each category, then the unseen ones together."""
@@ -115,6 +119,16 @@ class CategoricalBins(FrozenModel):
 
 
 Bins = Annotated[NumericBins | CategoricalBins, Field(discriminator="kind")]
+
+
+def as_rows(sums: Counts, weights: Weights) -> Counts:
+    """Return sums of weights as counts of so many rows as the weighted ones are worth, int64 (cell,).
+
+    Source: the effective number of rows, Kish (1965), Survey Sampling, 11.2.
+    """
+    worth = weights.sum() / max(float(np.square(weights).sum()), 1e-300)
+    counts: Counts = np.diff(np.rint(np.cumsum(sums * worth)), prepend=0).astype(np.int64)
+    return counts
 
 
 def numeric_bins(name: str, values: NDArray[np.float64], measure: Measure = "value") -> NumericBins:

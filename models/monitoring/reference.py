@@ -20,6 +20,7 @@ from models.kinds.task import Task
 from models.monitoring.calibration import Calibration
 from models.monitoring.coverage import Coverage
 from models.monitoring.histogram import Bins, Counts
+from models.project_spec.monitor_and_retrain import Monitor
 
 REFERENCE_FILE = "monitoring-reference.json"
 
@@ -36,6 +37,7 @@ class ReferenceColumn(FrozenModel, arbitrary_types_allowed=True):
     bins: Bins
     counts: CountList
     outside: float = Field(0.0, description="Share of the test rows outside what training knew.")
+    weighted: ReferenceColumn | None = Field(None, description="The same of rows that count by data.weight.")
 
     @property
     def name(self) -> str:
@@ -66,11 +68,27 @@ class Reference(FrozenModel, extra="ignore"):  # a version of an earlier release
     calibration: Calibration | None = Field(None, description="Of classifications: what stated chances came to.")
     weighted_calibration: Calibration | None = Field(None, description="The same of rows that count by data.weight.")
     coverage: Coverage | None = Field(None, description="Of quantiles: the coverage of their interval on test rows.")
+    weighted_coverage: Coverage | None = Field(None, description="The same of rows that count by data.weight.")
+
+    def as_monitored(self, monitor: Monitor, redact: Collection[str]) -> Reference:
+        """Return what the windows of a project are compared with, live and in a backtest.
+
+        Args:
+            monitor: The spec's block; `weights: sampling` takes the weighted rows.
+            redact: The spec's `serve.log.redact`.
+        """
+        logged = self.without(redact)
+        return logged.of_weighted_rows() if monitor.weights == "sampling" else logged
 
     def of_weighted_rows(self) -> Reference:
-        """Return a copy whose calibration is that of the weighted rows, if the rows had weights."""
-        calibration = self.weighted_calibration or self.calibration
-        return self.model_copy(update={"calibration": calibration, "weighted_calibration": None})
+        """Return a copy whose distributions are those of the weighted rows, if the rows had weights."""
+        alike = {
+            "calibration": self.weighted_calibration or self.calibration,
+            "coverage": self.weighted_coverage or self.coverage,
+            "columns": [column.weighted or column for column in self.columns],
+            "scores": [score.weighted or score for score in self.scores],
+        }
+        return self.model_copy(update={**alike, "weighted_calibration": None, "weighted_coverage": None})
 
     def without(self, names: Collection[str]) -> Reference:
         """Return a copy without some columns: columns that are never logged cannot be compared."""

@@ -75,7 +75,7 @@ _DECIDED_BY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "references": (("models.monitoring.build",), ()),
     "scores": (("models.backtest.contest",), ("goal.metric", "goal.direction")),
     "verdicts": (("models.backtest.contest",), BY_NAME["judge"].reads),
-    "windows": (("models.backtest.monitor",), ("monitor", "goal", "data.expectations")),
+    "windows": (("models.backtest.monitor",), ("monitor", "goal", "data.expectations", "serve.log.redact")),
 }
 
 
@@ -232,16 +232,18 @@ class BacktestCache:
     def _watched(self, model: str) -> AssessmentRules:
         """Return the rules that assess a model's windows: its reference, and the metric of its own verdict."""
         if model not in self._watches:
-            spec, reference = self._spec, self._reference(model)
+            spec, preparation = self._spec, self.preparation(model)
+            reference = self._reference(model).as_monitored(spec.monitor, spec.serve.log.redact)
+            metric = metric_of(spec.goal, preparation, self._project.folder)
             self._watches[model] = AssessmentRules(
                 version=model[:8],
                 monitor=spec.monitor,
-                metric=metric_of(spec.goal, self.preparation(model), self._project.folder),
+                metric=metric.at(preparation.class_head.decision),
                 reference=reference,
                 promoted=self._promised[model].metric,
                 promoted_horizons=self._promised[model].horizons,
                 num_dependent=self._promised[model].num_dependent,
-                outputs=self.preparation(model).outputs,
+                outputs=preparation.outputs,
                 promoted_confidence=spec.judge.confidence,
                 bounds=bounds_of(reference.columns, spec.data, spec.monitor.seasonal),
             )

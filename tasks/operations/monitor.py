@@ -291,9 +291,8 @@ class _MonitoringRun:
         if version not in self._facts:
             facts = _facts(self._project.workspace, self._spec.name, version)
             if facts.reference is not None:
-                reference = facts.reference.without(self._spec.serve.log.redact)
-                is_sampled = self._spec.monitor.weights == "sampling"
-                facts = replace(facts, reference=reference.of_weighted_rows() if is_sampled else reference)
+                reference = facts.reference.as_monitored(self._spec.monitor, self._spec.serve.log.redact)
+                facts = replace(facts, reference=reference)
             self._facts[version] = facts
             if facts.preparation is None:
                 self.notes.append(f"version {version} is not in the registry: its predictions are counted, not judged")

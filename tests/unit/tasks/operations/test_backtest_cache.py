@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 
 from models.backtest.periods import Period, PeriodRule, RowRange, TimeOrderedRows, in_time_order
 from models.backtest.replay import TrainingOutcome
+from models.data.preparation import ClassHead
 from models.export.export import export
+from models.judge.verdict import Estimate
 from models.planner.batch_check import refuse_batch
 from models.project_spec.reader import read_spec
 from models.training.job import TrainingJob, TrainingResult
@@ -22,7 +24,7 @@ from models.training.rank import run_job
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import jobs
 from tasks.loop.loop import SilentReporter
-from tasks.operations.backtest_cache import BacktestCache, ReplayProgress
+from tasks.operations.backtest_cache import BacktestCache, Promise, ReplayProgress
 from tasks.ranks.rank_pool import OnEpoch
 
 KNOWN = 300
@@ -216,3 +218,16 @@ def test_progress_counts_the_periods_of_all_policies_and_reckons_by_the_latest_t
     progress.trained(RowRange(0, 400), 4.0)
     progress.period(Period("2020-04", 1.0, 2.0, 200, 300))
     assert heard.told[-1] == (3, 4, "monthly 2020-04")
+
+
+def test_past_windows_are_assessed_as_live_ones_are(project: Project, first: First):
+    """By the model's own decision, which its verdict saw, and without columns that are never logged."""
+    here, _ = world(project, None, "goal.metric=accuracy", "serve.log.redact=[x]")
+    model = first.trained.model
+    head = ClassHead(threshold=0.2)
+    here._loaded[model] = here.preparation(model).model_copy(update={"class_head": head})
+    here._promised[model] = Promise(Estimate(value=0.9), {}, None)
+    rules = here._watched(model)
+    assert rules.metric.value(np.array([1, 0]), np.array([0.3, 0.1])) == 1.0
+    assert rules.reference is not None
+    assert "x" not in [column.name for column in rules.reference.columns]
