@@ -100,8 +100,8 @@ class CategoricalBins(FrozenModel):
         """
         whole = column if isinstance(column, pa.ChunkedArray) else pa.chunked_array([column])
         texts = as_text(whole)
-        found = pc.fill_null(pc.index_in(texts, pa.array(self.categories, pa.string())), len(self.categories))
-        places = np.where(texts.is_null().to_numpy(), self.num_cells - 1, found.to_numpy())
+        matches = pc.fill_null(pc.index_in(texts, pa.array(self.categories, pa.string())), len(self.categories))
+        places = np.where(texts.is_null().to_numpy(), self.num_cells - 1, matches.to_numpy())
         counts: Counts = np.bincount(places, weights, minlength=self.num_cells)
         return counts if weights is not None else counts.astype(np.int64)
 
