@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -217,10 +217,11 @@ def shown_columns(schema: pa.Schema) -> list[str]:
     return list(schema.names[: int(schema.metadata[SHOWN])])
 
 
-def logged_columns(schema: pa.Schema) -> list[str]:
-    """Return the columns of a part that the prediction log stores."""
+def logged_columns(schema: pa.Schema, redacted: Collection[str] = ()) -> list[str]:
+    """Return the columns of a part that the prediction log stores; `redacted`: the spec's `serve.log.redact`."""
     num_window_columns = int(schema.metadata[SHOWN])
-    return ["id", "version", *schema.names[num_window_columns:]]
+    left_out = {f"{kind}{name}" for kind in (INPUT, RAW) for name in redacted}
+    return ["id", "version", *(name for name in schema.names[num_window_columns:] if name not in left_out)]
 
 
 def _part_rows(preparation: Preparation) -> int:

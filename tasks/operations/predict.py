@@ -333,7 +333,8 @@ def _log(work: PredictionJob, parts: list[PredictionPart]) -> int:
         key = f"{part.unit.key}:{part.place}"
         if not log.has(key):
             path = work.part(part.number)
-            log.append(pq.read_table(path, columns=logged_columns(pq.read_schema(path))), key)
+            columns = logged_columns(pq.read_schema(path), work.spec.serve.log.redact)
+            log.append(pq.read_table(path, columns=columns), key)
             added += part.rows
     return added
 

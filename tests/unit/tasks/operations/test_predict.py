@@ -72,6 +72,14 @@ def test_every_row_has_its_prediction_id_and_version(project, tmp_path):
     assert any("'y' is the target" in note for note in told["notes"])
 
 
+def test_redacted_columns_are_not_logged(project, tmp_path):
+    project.spec_path.write_text(project.spec_path.read_text() + "serve: {log: {redact: [c, tag]}}\n")
+    run(project, given(tmp_path, with_ids()), id_column="tag")
+    log = logged(project)
+    assert {"input.c", "raw.tag"}.isdisjoint(log.column_names)
+    assert log.column("input.x").null_count == 0
+
+
 def test_ids_are_made_where_there_are_none(project, tmp_path):
     told = run(project, given(tmp_path))
     ids = pq.read_table(told["out"]).column("id").to_pylist()
