@@ -58,7 +58,7 @@ class VersionSummary:
         links: To the pages about it.
         downloads: To its files.
         importances: What its columns are worth; None where that is not stored.
-        others: The numbers of the versions to compare it with, newest first.
+        comparable: The numbers of the versions to compare it with, newest first.
     """
 
     version: RegisteredVersion
@@ -69,7 +69,7 @@ class VersionSummary:
     links: Sequence[Link] = ()
     downloads: Sequence[Link] = ()
     importances: Importances | None = None
-    others: Sequence[str] = ()
+    comparable: Sequence[str] = ()
 
 
 def render_version(project: str, facts: VersionSummary, last: LastLoop, now: float, logout: str = "") -> str:

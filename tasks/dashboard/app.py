@@ -132,13 +132,13 @@ async def project_events(request: Request) -> Response:
     """Return the changes of a project's page as server-sent events, until nothing moves or the page is closed."""
     chosen = await run_in_threadpool(api.project_of, request)
 
-    def look() -> tuple[str, bool]:
+    def newest_part() -> tuple[str, bool]:
         overview = gathering.overview(request.app.state.workspace, [chosen])
         facts = overview.projects[0]
         html = overview_page.render_project_live(facts, overview.at, _links(overview, facts))
         return html, not facts.is_moving
 
-    return loops.stream(loops.changes(request, look))
+    return loops.stream(loops.changes(request, newest_part))
 
 
 def report(request: Request) -> Response:

@@ -162,19 +162,19 @@ async def events(request: Request) -> Response:
     return stream(_changes(request, view, int(after) if re.fullmatch("[0-9]{1,18}", after) else 0))
 
 
-async def changes(request: Request, look: Callable[[], tuple[str, bool]]) -> AsyncIterator[str]:
+async def changes(request: Request, newest_part: Callable[[], tuple[str, bool]]) -> AsyncIterator[str]:
     """Yield the part of a page that changes, as events, until the page is closed.
 
     Args:
         request: Of the events.
-        look: Returns the part as HTML, and whether it is the last.
+        newest_part: Returns the part as HTML, and whether it is the last.
     """
-    shown = ""
+    sent = ""
     while not request.app.state.is_ending():
-        html, is_last = await run_in_threadpool(look)
-        if html != shown:
+        html, is_last = await run_in_threadpool(newest_part)
+        if html != sent:
             yield "event: loop\n" + "".join(f"data: {line}\n" for line in html.splitlines()) + "\n"
-            shown = html
+            sent = html
         if is_last:
             yield "event: over\ndata:\n\n"
             return

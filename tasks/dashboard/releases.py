@@ -134,10 +134,10 @@ def page(request: Request) -> Response:
 async def events(request: Request) -> Response:
     """Return the changes of a release as server-sent events, until the page is closed."""
     project = await run_in_threadpool(api.project_of, request)
-    return stream(changes(request, partial(_look, request.app.state.workspace, project)))
+    return stream(changes(request, partial(_newest_part, request.app.state.workspace, project)))
 
 
-def _look(workspace: Workspace, project: Project) -> tuple[str, bool]:
+def _newest_part(workspace: Workspace, project: Project) -> tuple[str, bool]:
     seen = overview(workspace, [project])
     return render_live(_facts(project, seen.projects[0], [], seen.at)), False
 

@@ -106,7 +106,7 @@ def _token(key: str, path: str) -> str:
     return hmac.new(key.encode(), path.encode(), "sha256").hexdigest()
 
 
-def _ask(request: Request) -> Response:
+def _login_page(request: Request) -> Response:
     """Return the login form."""
     return _form(request, safe_next(request.query_params.get("next", "/")), wrong=False)
 
@@ -135,7 +135,7 @@ def _form(request: Request, onward: str, *, wrong: bool) -> Response:
 
 
 ROUTES = [
-    Route("/login", _ask, methods=["GET"]),
+    Route("/login", _login_page, methods=["GET"]),
     Route("/login", _enter, methods=["POST"]),
     Route("/logout", _leave, methods=["POST"]),
 ]

@@ -67,7 +67,7 @@ def version(request: Request) -> Response:
         links=links,
         downloads=_downloads(project.name, stored.registered),
         importances=importances_of(workspace, project.name, stored.registered),
-        others=[
+        comparable=[
             row.number
             for row in reversed(versions_of(workspace.state, project.name)[-MOST_VERSIONS:])
             if row.number != number

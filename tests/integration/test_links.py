@@ -13,7 +13,7 @@ import pyarrow as pa
 import pytest
 
 from infra.documentation.page_pictures import SHOWN
-from tasks.host.http_guard import token_path
+from tasks.host.http_guard import token_of
 from tasks.host.workspace import Workspace
 from tests.chromium import VIEWS, Inspector, chromium, use_view
 from tests.integration.test_page import serving
@@ -77,7 +77,7 @@ def browser() -> Iterator[Browser]:
 
 
 def bearer(place: Workspace) -> dict[str, str]:
-    return {"Authorization": f"Bearer {token_path(place).read_text().strip()}"}
+    return {"Authorization": f"Bearer {token_of(place)}"}
 
 
 def picture_name(path: str) -> str:
