@@ -43,6 +43,7 @@ class AssessmentRules:
         outputs: The outputs of a row, if there are several.
         promoted_horizons: `promoted` at each of several horizons, by output.
         num_dependent: Number of the test examples behind `promoted` if they depend on each other, else None.
+        shows_values: The spec's `data.show_rows`.
     """
 
     version: str
@@ -55,6 +56,7 @@ class AssessmentRules:
     outputs: Sequence[Output] = ()
     promoted_horizons: Mapping[str, Estimate] = field(default_factory=dict)
     num_dependent: int | None = None
+    shows_values: bool = True
 
 
 @dataclass(frozen=True)
@@ -103,7 +105,11 @@ def assess(predicted: WindowPredictions, watched: AssessmentRules, past: Sequenc
         num_predictions=predicted.tally.num_rows,
         num_labels=predicted.num_labels,
         whole=predicted.whole,
-        breaches=breaches(predicted.tally, reference.columns, monitor, watched.bounds or {}) if reference else [],
+        breaches=breaches(
+            predicted.tally, reference.columns, monitor, watched.bounds or {}, shows_values=watched.shows_values
+        )
+        if reference
+        else [],
         realised=measured,
         num_measured=len(predicted.target) if measured else 0,
         horizons=_horizons(predicted, watched) if measured else [],

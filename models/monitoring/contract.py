@@ -17,6 +17,7 @@ from models.project_spec.blocks import Data
 from models.project_spec.monitor_and_retrain import Monitor
 
 _BETWEEN = "column_values_to_be_between"
+_EXPECTED = ", expected "
 
 
 def bounds_of(columns: Sequence[ReferenceColumn], data: Data, seasonal: Sequence[str] = ()) -> Bounds:
@@ -36,12 +37,26 @@ def bounds_of(columns: Sequence[ReferenceColumn], data: Data, seasonal: Sequence
 
 
 def breaches(
-    now: PredictionCounts, columns: Sequence[ReferenceColumn], monitor: Monitor, bounds: Bounds
+    now: PredictionCounts,
+    columns: Sequence[ReferenceColumn],
+    monitor: Monitor,
+    bounds: Bounds,
+    *,
+    shows_values: bool = True,
 ) -> list[ContractBreach]:
-    """Return the contract breaches of a window, in the order of the reference's columns."""
+    """Return the contract breaches of a window, in the order of the reference's columns.
+
+    Without `shows_values` none names a range, from which the least and the greatest training value follow.
+    """
     if not now.num_rows:
         return []
-    return [breach for column in columns for breach in _of_column(now, column, monitor, bounds)]
+    all_of_them = [breach for column in columns for breach in _of_column(now, column, monitor, bounds)]
+    return all_of_them if shows_values else [_without_range(breach) for breach in all_of_them]
+
+
+def _without_range(breach: ContractBreach) -> ContractBreach:
+    words = breach.reason.partition(_EXPECTED)[0] if breach.kind == "range" else breach.reason
+    return breach.model_copy(update={"reason": words})
 
 
 def _of_column(
@@ -78,7 +93,7 @@ def _range(
         allowed = " and ".join(
             f"{word} {limit:g}" for word, limit in (("at least", low), ("at most", high)) if limit is not None
         )
-        words = f"{name}: {_percent(share)} of the values are out of range, expected {allowed}"
+        words = f"{name}: {_percent(share)} of the values are out of range{_EXPECTED}{allowed}"
         yield ContractBreach(column=name, kind="range", share=share, expected=0.0, reason=words)
 
 

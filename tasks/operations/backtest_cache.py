@@ -75,7 +75,10 @@ _DECIDED_BY: dict[str, tuple[tuple[str, ...], tuple[str, ...]]] = {
     "references": (("models.monitoring.build",), ()),
     "scores": (("models.backtest.contest",), ("goal.metric", "goal.direction")),
     "verdicts": (("models.backtest.contest",), BY_NAME["judge"].reads),
-    "windows": (("models.backtest.monitor",), ("monitor", "goal", "data.expectations", "serve.log.redact")),
+    "windows": (
+        ("models.backtest.monitor",),
+        ("monitor", "goal", "data.expectations", "data.show_rows", "serve.log.redact"),
+    ),
 }
 
 
@@ -246,6 +249,7 @@ class BacktestCache:
                 outputs=preparation.outputs,
                 promoted_confidence=spec.judge.confidence,
                 bounds=bounds_of(reference.columns, spec.data, spec.monitor.seasonal),
+                shows_values=spec.data.show_rows,
             )
         return self._watches[model]
 

@@ -285,6 +285,7 @@ class _MonitoringRun:
             outputs=preparation.outputs,
             promoted_horizons=horizons_promised(facts.verdict, metric.name) if facts.verdict else {},
             num_dependent=facts.verdict.num_dependent if facts.verdict else None,
+            shows_values=self._spec.data.show_rows,
         )
 
     def _facts_of(self, version: str) -> VersionFacts:
@@ -306,7 +307,8 @@ class _MonitoringRun:
         return self._facts[version]
 
     def _judged_by(self) -> str:
-        return canonical([self._spec.monitor.model_dump(), self._spec.goal.model_dump()])
+        hidden = [] if self._spec.data.show_rows else ["data.show_rows"]
+        return canonical([self._spec.monitor.model_dump(), self._spec.goal.model_dump(), *hidden])
 
 
 def _facts(workspace: Workspace, model: str, version: str) -> VersionFacts:

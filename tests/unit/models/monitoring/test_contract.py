@@ -46,6 +46,14 @@ def test_a_range_that_the_spec_declares_comes_first() -> None:
     assert found(rows(1000), Data.model_validate(warns)) == []
 
 
+def test_a_range_from_which_the_extremes_of_personal_data_follow_is_not_named() -> None:
+    bounds = bounds_of(reference().columns, DATA)
+    far = rows(1000).set_column(0, "wind", [rows(1000).column("wind").to_numpy() + 60])
+    counted = tally(logged(far), reference(), bounds)
+    reasons = [breach.reason for breach in breaches(counted, reference().columns, WATCH, bounds, shows_values=False)]
+    assert reasons == ["wind: 100 % of the values are out of range"]
+
+
 def test_a_few_records_are_no_breach_and_a_seasonal_column_has_no_range_of_its_own() -> None:
     table = rows(1000)
     wind = table.column("wind").to_numpy().copy()
