@@ -61,14 +61,14 @@ def named_rows(group: str) -> dict[str, list[NamedRow]]:
     Cost: 15 to 20 ms once a process for all groups, with 320 installed distributions.
     """
     rows: dict[str, list[NamedRow]] = {}
-    for point in _entry_points(tuple(sys.path))[group]:
+    for point in _points_by_group(tuple(sys.path))[group]:
         name, version = (point.dist.name, point.dist.version) if point.dist else ("an unknown package", "")
         rows.setdefault(point.name, []).append(NamedRow(point.name, point.value, name, version))
     return rows
 
 
 @functools.cache
-def _entry_points(path: tuple[str, ...]) -> dict[str, metadata.EntryPoints]:
+def _points_by_group(path: tuple[str, ...]) -> dict[str, metadata.EntryPoints]:
     del path  # where distributions are searched
     points = metadata.entry_points()
     return {group: points.select(group=group) for group in GROUPS}

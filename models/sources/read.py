@@ -296,6 +296,8 @@ def _read_csv(path: Path, rules: CsvRules) -> pa.Table:
         reason = numbered or first_line(error)
         if "Empty CSV file or block" in reason:
             reason = "its first row does not end within 1 MiB: is it a table?"
+        if "straddles two block boundaries" in reason:
+            reason = "a row does not end within 1 MiB: is a quote left open?"
         raise DataError(f"{path}: not a readable CSV file: {reason}: correct that line") from error
     except OSError as error:
         raise DataError(f"{path}: cannot be read ({first_line(error)}): copy or make it again") from error
