@@ -17,6 +17,8 @@ from models.triggers.signal import clock
 RANK: dict[Colour, int] = {"red": 0, "amber": 1, "green": 2}
 LOW_DISK_BYTES = 2 * 10**9
 FULL_DISK_BYTES = 5 * 10**8
+MOST_NAMES = 8
+"""Projects that the light of a workspace names."""
 Check = tuple[Colour, str]
 
 
@@ -38,7 +40,9 @@ def workspace_light(projects: list[ProjectFacts], services: dict[str, ServiceSum
         ]
         if names:
             verb = "needs" if len(names) == 1 else "need"
-            checks.append((colour, f"{', '.join(names)} {verb} a person" + (" now" if colour == "red" else "")))
+            rest = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
+            named = f"{', '.join(names[:MOST_NAMES])}{rest}"
+            checks.append((colour, f"{named} {verb} a person" + (" now" if colour == "red" else "")))
     if not checks:
         checks = [
             (

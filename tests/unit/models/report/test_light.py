@@ -114,6 +114,8 @@ def test_a_workspace_is_as_well_as_its_worst_project() -> None:
     assert workspace_light([facts()], {}, ROOM).reason == "every project is well"
     told = workspace_light([facts(), red, facts(name="mnist", champion=None)], {}, ROOM)
     assert (told.colour, told.reasons) == ("red", ["churn needs a person now", "mnist needs a person"])
+    many = workspace_light([facts(name=f"p{number}", champion=None) for number in range(30)], {}, ROOM)
+    assert many.reason == "p0, p1, p2, p3, p4, p5, p6, p7 and 22 more need a person"
 
 
 def test_an_empty_workspace_says_how_to_begin() -> None:
