@@ -18,6 +18,6 @@ def wide_but(names: Iterable[Any], kept: Container[Any]) -> list[Any]:
     return [name if name in kept else wide(name) for name in names]
 
 
-def examples(number: int) -> settings:
+def examples(number: int, **others: Any) -> settings:
     """Settings of a property: so many examples in `make test-wide`, fewer with every change, more in a soak."""
-    return settings(max_examples=number * settings.default.max_examples // 50)
+    return settings(max_examples=number * settings.default.max_examples // 50, **others)

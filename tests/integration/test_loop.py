@@ -300,6 +300,7 @@ def test_a_validation_that_warns_now_is_on_the_card(project: Project) -> None:
     assert "warned" in (loop.state / "card.html").read_text()
 
 
+@pytest.mark.wide  # by the command line in `tests/e2e/test_loop.py`
 def test_other_settings_are_judged_against_the_champion(first: Loop, project: Project) -> None:
     loop, before = carry_round(project, "train.epochs=7", "search.trials=0")
     done = [name for name, was_done in before.items() if was_done]

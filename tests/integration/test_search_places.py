@@ -24,6 +24,7 @@ from tasks.ranks.rank_pool import RankPool
 from tasks.steps import ingest, prepare, search
 from tasks.steps.search import TRIALS_FILE
 from tests.conftest import MakeProject
+from tests.wide import wide
 
 SPEC = """\
 search:
@@ -116,7 +117,8 @@ def kill_a_rank(pools: list[RankPool]) -> bool:
 @pytest.mark.parametrize(
     ("on", "many"),
     [
-        ("gpu", 12),
+        ("gpu", 8),
+        wide("gpu", 12),
         pytest.param("gpu", 40, marks=pytest.mark.soak),
         pytest.param("here", 40, marks=pytest.mark.soak),
     ],

@@ -8,7 +8,7 @@ import orjson
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.feedback.log_rows import MOST_RAW, label_rows, prediction_rows
@@ -19,6 +19,7 @@ from models.project_spec.window import Window
 from models.serving.records import PredictionRecorder
 from tasks.state.delta import delta_log
 from tasks.state.predictions import prediction_log
+from tests import wide
 from tests.served_models import write_served
 
 ONE = {
@@ -89,7 +90,7 @@ VALUES = st.recursive(
 )
 
 
-@settings(max_examples=20)
+@wide.examples(20)
 @given(raw=st.lists(st.dictionaries(st.sampled_from(["a", "b", ""]), VALUES, max_size=3), min_size=1, max_size=6))
 def test_whatever_callers_send_beside_the_inputs_can_be_kept_and_merged(tmp_path_factory, raw):
     """One at a time or together: else one request could keep all after it out of the log."""

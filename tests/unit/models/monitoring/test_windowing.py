@@ -2,12 +2,13 @@ import itertools
 
 import numpy as np
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.identity.hashing import SortedHashSet
 from models.monitoring.windowing import OpenWindow, WindowingRules, fill
 from tests.unit.models.monitoring.conftest import logged, reference, rows
+from tests.wide import examples
 
 HOUR_US = 3_600_000_000
 RULES = WindowingRules("binary", reference(), {})
@@ -29,7 +30,7 @@ def windows_of(tables: list[pa.Table], size: int = 50) -> list[OpenWindow]:
     return list(found.values())
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(st.lists(st.integers(0, 130), max_size=4))
 def test_windows_do_not_depend_on_how_the_log_is_cut(cuts: list[int]) -> None:
     whole = log(130)

@@ -7,12 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
 from hypothesis import strategies as st
 
 from models.pipeline import keys as identity
 from models.pipeline.keys import CodeReader, canonical, code_parts, differences, key_of, library_parts, spec_parts
 from models.project_spec.blocks import Data, Spec
+from tests.wide import examples
 
 scalars = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=8)
 values = st.recursive(
@@ -285,7 +286,7 @@ names = st.sampled_from(["a", "b", "total", "x1"])
 simple = st.builds("    {0} = {1} + {2}".format, names, st.integers(0, 9), st.integers(0, 9))
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@examples(40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(lines=st.lists(simple, min_size=1, max_size=5), comment=st.text("abc #\"'", max_size=10), at=st.integers(0, 5))
 def test_any_comment_anywhere_changes_nothing(tmp_path: Path, lines: list[str], comment: str, at: int) -> None:
     path = tmp_path / "net.py"

@@ -17,6 +17,7 @@ from models.scaffold.table import guess_spec, guess_target
 from models.sources.read import read_source
 from models.validation.expectations import raw_checks
 from tests.column_types import typed_columns
+from tests.wide import examples
 
 ROWS = 120
 UNFIT_TARGETS = {
@@ -282,7 +283,7 @@ def passes_its_own_gate(folder, kinds, target, missing, seed):
 REFUSALS = ("leaves no input column", "every row has the same", "classes", "one class only", "is it an id")
 
 
-@settings(max_examples=25, deadline=None, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
+@examples(25, phases=[Phase.generate], suppress_health_check=list(HealthCheck))
 @given(table=st.fixed_dictionaries(ANY_TABLE))
 def test_any_table_gets_a_spec_that_it_passes(tmp_path_factory, table):
     refusal = passes_its_own_gate(tmp_path_factory.mktemp("any"), **table)

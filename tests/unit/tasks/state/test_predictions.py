@@ -5,12 +5,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 import pyarrow as pa
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from models.sources.row_batches import concatenated
 from tasks.state import predictions
 from tasks.state.predictions import joined, label_store, new_labels, prediction_log
+from tests.wide import examples
 
 FEEDBACK_GUIDE = Path(__file__).parents[4] / "docs" / "how-to" / "feedback.md"
 
@@ -85,7 +86,7 @@ def test_new_labels_are_those_of_known_predictions_that_came_since(tmp_path):
     assert new_labels(tmp_path, 31) == 0
 
 
-@settings(max_examples=15)
+@examples(15)
 @given(
     events=st.lists(
         st.tuples(st.sampled_from(["predict", "label"]), st.integers(0, 8), st.integers(0, 20)), max_size=40
