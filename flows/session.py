@@ -31,6 +31,8 @@ LOOK_S = 1.0
 """Seconds between two looks whether the process that asks lives: its forks may hold its end of the pipe open."""
 STOP_S = 2.0
 """The longest time that a command has to end by itself; the rest of the five seconds is for the books of one killed."""
+ASIDE = 0
+"""The number of a command for which no question waits; those of questions begin at 1."""
 
 Message = dict[str, Any]
 
@@ -86,16 +88,18 @@ class Session:
 
     def listen(self) -> None:
         """Read what the other process sends, also while a question is answered; end all when that process ends."""
-        pending = b""
+        pending = bytearray()
         while os.getppid() == self._parent:
             if not select.select([0], [], [], LOOK_S)[0]:
                 continue
             piece = os.read(0, 1 << 16)
             if not piece:
                 break
-            *lines, pending = (pending + piece).split(b"\n")
-            for line in lines:
-                self._hear(json.loads(line))
+            pending += piece
+            if b"\n" in piece:
+                *lines, pending = pending.split(b"\n")
+                for line in lines:
+                    self._hear(json.loads(line))
         with self._lock:  # no command begins any more
             for child in self._children.values():
                 child.terminate()

@@ -12,7 +12,7 @@ from typing import Any
 
 import click
 
-from flows.session import Call, Message, Session, answer
+from flows.session import ASIDE, Call, Message, Session, answer
 from models.errors import PREFIX, LooplineError, StoreError
 from tasks.host import ports, stores
 from tasks.prefect.prefect_server import answers
@@ -36,8 +36,9 @@ def run(session: Session, question: Message) -> Message:
     settings = [word for override in question["overrides"] for word in ("-s", override)]
     code, printed, message = session.follow(question["id"], "run", str(project.folder), "--json", *settings)
     name = project.spec().name
-    if code == -signal.SIGKILL:
-        reap(workspace, name)  # it did not end in time, so it has not recorded its end
+    if code == -signal.SIGKILL:  # it did not end in time, so it has not recorded its end
+        reap(workspace, name)
+        session.begin(ASIDE, "reap", stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)  # tells MLflow and Prefect
     try:
         document: Message = json.loads(printed)
     except ValueError as error:

@@ -16,7 +16,8 @@ import pandas as pd
 import pytest
 
 import loopline
-from loopline.session import PROGRAM, session
+from loopline import session
+from loopline.session import PROGRAM
 from tasks.host import ports
 from tasks.host.http_guard import SERVE_TOKEN, token_path
 from tasks.host.workspace import Workspace
@@ -59,7 +60,7 @@ def script(
     for name, value in {**home.environment, PROGRAM: str(tmp_path / request.param)}.items():
         monkeypatch.setenv(name, value)
     yield
-    session().end()
+    session.end()
 
 
 from_cold = pytest.mark.parametrize("script", [running.PROGRAM], indirect=True, ids=["cold"])

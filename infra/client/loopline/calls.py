@@ -8,6 +8,7 @@ import os
 from collections.abc import Mapping
 from typing import Any
 
+from loopline.errors import LooplineError
 from loopline.results import Model, Result
 
 
@@ -37,12 +38,12 @@ def run(
         KeyboardInterrupt: The loop was interrupted, and has ended.
     """
     from loopline.frames import as_file
-    from loopline.session import session
+    from loopline.session import ask
 
-    overrides = [f"{key}={json.dumps(value)}" for key, value in (settings or {}).items()]
+    overrides = [f"{key}={_written(key, value)}" for key, value in (settings or {}).items()]
     with contextlib.nullcontext((None, None)) if frame is None else as_file(frame) as (file, _):
         question = {"call": "run", "file": file, "is_frame": not isinstance(frame, str | os.PathLike)}
-        return Result(session().ask({**question, "target": target, "project": name, "overrides": overrides}))
+        return Result(ask({**question, "target": target, "project": name, "overrides": overrides}))
 
 
 def load(name: str, version: str = "champion") -> Model:
@@ -56,6 +57,15 @@ def load(name: str, version: str = "champion") -> Model:
     Raises:
         LooplineError: There is no such project or version.
     """
-    from loopline.session import session
+    from loopline.session import ask
 
-    return Model(session().ask({"call": "load", "project": name, "version": version}))
+    return Model(ask({"call": "load", "project": name, "version": version}))
+
+
+def _written(key: str, value: Any) -> str:
+    """Return the value of a setting as the command line takes it; numbers and arrays of numpy are plain ones."""
+    try:
+        return json.dumps(value, default=lambda other: other.tolist())
+    except (AttributeError, ValueError) as error:
+        expected = "expected a number, a text, a truth value, or lists or dicts of these"
+        raise LooplineError(f"settings: {key}: got {value!r} ({type(value).__name__}), {expected}") from error

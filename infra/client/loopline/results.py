@@ -106,11 +106,11 @@ class Model:
             LooplineError: The model does not accept a column or a value.
         """
         from loopline.frames import as_file
-        from loopline.session import session
+        from loopline.session import ask
 
         question = {"call": "predict", "project": self.project, "version": self.version, "log": log, "id_column": id}
         with as_file(frame) as (file, read):
-            answer = session().ask({**question, "file": file, "as_rows": read is None})
+            answer = ask({**question, "file": file, "as_rows": read is None})
             return answer["rows"] if read is None else read(answer["out"])
 
     @contextlib.contextmanager
@@ -127,10 +127,10 @@ class Model:
         """
         from loopline.session import session
 
-        holder = session()
-        served = holder.ask({"call": "serve", "project": self.project, "port": port})
-        try:
-            yield served["url"]
-        finally:
-            if holder.is_alive():
-                holder.ask({"call": "end", "server": served["server"]})
+        with session() as holder:  # until then this session stays, whatever later calls begin
+            served = holder.ask({"call": "serve", "project": self.project, "port": port})
+            try:
+                yield served["url"]
+            finally:
+                if holder.is_alive():
+                    holder.ask({"call": "end", "server": served["server"]})

@@ -7,6 +7,7 @@ belongs to its answer repeats; so what an interrupted call left behind is never 
 from __future__ import annotations
 
 import atexit
+import contextlib
 import itertools
 import json
 import os
@@ -18,7 +19,7 @@ import sys
 import tempfile
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ PROTOCOL = 1
 PROGRAM = "LOOPLINE_PROGRAM"
 INSTALL = f"install Loopline again, or name another by {PROGRAM}"
 """The cure of a program that never answers."""
+AGAIN = "call again, which begins it anew"
 NOT_PASSED = ("MPLBACKEND",)
 """What a notebook's kernel sets for its own Python."""
 CANCEL_S = 4.4
@@ -43,6 +45,9 @@ class Session:
 
     Args:
         program: Its path.
+
+    Attributes:
+        num_users: Blocks of `session` that use it now; those of other threads may go on when a call begins another.
 
     Raises:
         LooplineError: It is no Loopline, or one of another protocol.
@@ -67,16 +72,21 @@ class Session:
             )
         except OSError as error:
             raise LooplineError(f"{program}: cannot be started ({error.strerror}): {INSTALL}") from error
-        threading.Thread(target=self._read, name="loopline-session", daemon=True).start()
-        hello = self._messages.get()
-        if hello is None:
-            raise self._ended("does not answer", INSTALL)
-        if hello.get("protocol") != PROTOCOL:
+        self.num_users = 0
+        try:
+            threading.Thread(target=self._read, name="loopline-session", daemon=True).start()
+            hello = self._next()
+            if hello is None:
+                raise self._ended("does not answer", INSTALL)
+            if hello.get("protocol") != PROTOCOL:
+                raise LooplineError(
+                    f"{program}: is Loopline {hello.get('version')} with protocol {hello.get('protocol')}, expected "
+                    f'{PROTOCOL}: take the client of this program: `pip install "$({shlex.quote(program)} client)"`'
+                )
+        except BaseException:  # also Ctrl-C
+            self._process.kill()
             self.end()
-            raise LooplineError(
-                f"{program}: is Loopline {hello.get('version')} with protocol {hello.get('protocol')}, expected "
-                f'{PROTOCOL}: take the client of this program: `pip install "$({shlex.quote(program)} client)"`'
-            )
+            raise
 
     def ask(self, question: Mapping[str, Any]) -> Message:
         """Return the answer to a question; print its progress on standard error.
@@ -86,17 +96,17 @@ class Session:
             KeyboardInterrupt: After the program has ended what it did for this question.
         """
         with self._lock:
+            if self._errors.closed:
+                raise LooplineError(f"{self._program}: ended amid the call of another thread: {AGAIN}")
             number = next(self._ids)
             try:
                 self._send({"id": number, **question})
                 message = self._answer(number)
-            except BrokenPipeError:
-                message = None
             except BaseException:
                 self._cancel(number)
                 raise
         if message is None:
-            raise self._ended("ended amid this call", "call again, which begins it anew")
+            raise self._ended("ended amid this call", AGAIN)
         if "error" in message:
             raise LooplineError(message["error"])
         answer: Message = message["answer"]
@@ -118,20 +128,32 @@ class Session:
         self._errors.close()
 
     def _send(self, message: Message) -> None:
+        """Send a message; the process may have ended, which the next message says."""
         assert self._process.stdin
         rest = memoryview(json.dumps(message).encode() + b"\n")
-        while rest:
-            rest = rest[self._process.stdin.write(rest) :]
+        with contextlib.suppress(BrokenPipeError):
+            while rest:
+                rest = rest[self._process.stdin.write(rest) :]
+
+    def _next(self, timeout_s: float | None = None) -> Message | None:
+        """Return the next message; None, now and later, if the process ended.
+
+        Raises:
+            queue.Empty: None came in time.
+        """
+        message = self._messages.get(timeout=timeout_s)
+        if message is None:
+            self._messages.put(None)
+        return message
 
     def _answer(self, number: int) -> Message | None:
         """Return the last message of a question; None if the process ended."""
-        while (message := self._messages.get()) is not None:
+        while (message := self._next()) is not None:
             if message.get("id") != number:
                 continue
             if "line" not in message:
                 return message
             print(message["line"], file=sys.stderr, flush=True)
-        self._messages.put(None)  # for the next call
         return None
 
     def _cancel(self, number: int) -> None:
@@ -139,13 +161,13 @@ class Session:
         deadline = time.monotonic() + CANCEL_S
         try:
             self._send({"cancel": number})
-            while (message := self._messages.get(timeout=max(0.0, deadline - time.monotonic()))) is not None:
+            while (message := self._next(max(0.0, deadline - time.monotonic()))) is not None:
                 if message.get("cancelled") == number:
                     return
         except BaseException as error:
             self._process.kill()
             self.end()
-            if not isinstance(error, OSError | queue.Empty):
+            if not isinstance(error, queue.Empty):
                 raise  # a second Ctrl-C
 
     def _read(self) -> None:
@@ -154,9 +176,12 @@ class Session:
         with self._process.stdout as output, open(output.fileno(), closefd=False) as lines:
             for line in lines:
                 try:
-                    self._messages.put(json.loads(line))
+                    message = json.loads(line)
                 except ValueError:
                     break
+                if not isinstance(message, dict):
+                    break
+                self._messages.put(message)
         self._messages.put(None)
 
     def _ended(self, what: str, cure: str) -> LooplineError:
@@ -175,25 +200,60 @@ _sessions: dict[int, tuple[Any, Session]] = {}
 _lock = threading.Lock()
 
 
-def session() -> Session:
-    """Return the session of this process: a new one if the last ended, or the folder or the environment changed.
+def _in_fork() -> None:
+    """Take a new lock in a fork: a thread that does not exist there may have held the old one."""
+    global _lock
+    _lock = threading.Lock()
 
-    So a call does what a command would do that was begun in its place.
+
+os.register_at_fork(after_in_child=_in_fork)
+
+
+def ask(question: Mapping[str, Any]) -> Message:
+    """Return the answer to a question of this process's session, as `Session.ask` does."""
+    with session() as running:
+        return running.ask(question)
+
+
+@contextlib.contextmanager
+def session() -> Iterator[Session]:
+    """Yield the session of this process: a new one if the last ended, or the folder or the environment changed.
+
+    So a call does what a command would do that was begun in its place. The last session ends when no thread uses it.
 
     Raises:
         LooplineError: There is no program, or it does not answer.
     """
     with _lock:
-        place = (os.getcwd(), dict(os.environ))  # noqa: PTH109 - a text, for a comparison
-        before = _sessions.pop(os.getpid(), None)
-        if before and before[0] == place and before[1].is_alive():
-            _sessions[os.getpid()] = before
-            return before[1]
-        if before:
-            before[1].end()
-        begun = Session(find_program())
-        _sessions[os.getpid()] = (place, begun)
-        return begun
+        ours = _current()
+        ours.num_users += 1
+    try:
+        yield ours
+    finally:
+        with _lock:
+            ours.num_users -= 1
+            _end_replaced(ours)
+
+
+def _current() -> Session:
+    try:
+        folder = os.getcwd()  # noqa: PTH109 - a text, for a comparison
+    except FileNotFoundError as error:
+        raise LooplineError("the current folder was deleted: change to another one (`os.chdir`)") from error
+    place, before = (folder, dict(os.environ)), _sessions.get(os.getpid())
+    if before and before[0] == place and before[1].is_alive():
+        return before[1]
+    begun = Session(find_program())
+    _sessions[os.getpid()] = place, begun
+    if before:
+        _end_replaced(before[1])
+    return begun
+
+
+def _end_replaced(former: Session) -> None:
+    """End a session that nobody uses, unless it is the one for the next call."""
+    if not former.num_users and (os.getpid() not in _sessions or _sessions[os.getpid()][1] is not former):
+        former.end()
 
 
 def find_program() -> str:
@@ -219,6 +279,7 @@ def find_program() -> str:
 
 
 @atexit.register
-def _end() -> None:
+def end() -> None:
+    """End the session of this process; the next call begins another."""
     if ours := _sessions.pop(os.getpid(), None):
         ours[1].end()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import random
 import shlex
@@ -17,7 +18,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from loopline import LooplineError, session
+from loopline import LooplineError, run, session
 from loopline.session import PROGRAM, Session, find_program
 from tests.cheap_session import write_program
 
@@ -122,8 +123,8 @@ def test_what_a_kernel_sets_for_its_own_python_stays_there(program: Path, monkey
 def test_a_process_that_was_killed_leaves_none(program: Path) -> None:
     """Also where another process holds its end of the pipe open, as forks of a notebook do."""
     asks = (
-        "import subprocess, sys; from loopline.session import session\n"
-        "running = session()\n"
+        "import os, subprocess, sys; from loopline.session import PROGRAM, Session\n"
+        "running = Session(os.environ[PROGRAM])\n"
         "holder = [sys.executable, '-W', 'ignore', '-c', 'import time; time.sleep(30)']\n"
         "subprocess.Popen(holder, pass_fds=[running._process.stdin.fileno()])\n"
         "running.ask({'call': 'loop', 'arguments': ['deaf']})\n"
@@ -155,21 +156,84 @@ def test_a_process_that_was_killed_leaves_none(program: Path) -> None:
             parent.stderr.close()
 
 
+def process_of_the_session() -> subprocess.Popen[bytes]:
+    with session.session() as running:
+        return running._process
+
+
 def test_the_session_of_another_folder_or_environment_is_another(
     program: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv(PROGRAM, str(program))
-    first = session.session()
-    assert session.session() is first
+    first = process_of_the_session()
+    assert process_of_the_session() is first
     monkeypatch.chdir(tmp_path)
-    second = session.session()
+    second = process_of_the_session()
     assert second is not first
+    assert first.poll() == 0
+    second.kill()
+    second.wait()
+    assert session.ask({"call": "echo", "value": 3})["value"] == 3
+    session.end()
+
+
+def test_a_session_in_use_outlives_a_change_of_the_environment(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread's loop, or a server, is not ended by another call."""
+    monkeypatch.setenv(PROGRAM, str(program))
+    with session.session() as first:
+        monkeypatch.setenv("CHANGED", "1")
+        assert session.ask({"call": "echo", "value": 1})["environment"]["CHANGED"] == "1"
+        assert "CHANGED" not in first.ask({"call": "echo", "value": 2})["environment"]
     assert not first.is_alive()
-    second._process.kill()
-    second._process.wait()
-    third = session.session()
-    assert third.ask({"call": "echo", "value": 3})["value"] == 3
-    third.end()
+    session.end()
+
+
+def test_ctrl_c_before_the_program_answers_leaves_no_process(program: Path) -> None:
+    begun: list[subprocess.Popen[bytes]] = []
+
+    class Interrupted(Session):
+        def _next(self, timeout_s: float | None = None) -> dict[str, object] | None:
+            begun.append(self._process)
+            signal.raise_signal(signal.SIGINT)
+            return super()._next(timeout_s)
+
+    with pytest.raises(KeyboardInterrupt):
+        Interrupted(str(program))
+    assert begun[0].poll() == -signal.SIGKILL
+
+
+def test_a_fork_begins_a_session_of_its_own_while_a_thread_begins_one(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(PROGRAM, str(program))
+    with session._lock:
+        pid = os.fork()
+        if not pid:
+            value = session.ask({"call": "echo", "value": 7})["value"]
+            session.end()
+            os._exit(value)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+
+
+def test_messages_of_many_megabytes_are_passed(cheap: Session) -> None:
+    value = "x" * 30_000_000
+    assert cheap.ask({"call": "echo", "value": value})["value"] == value
+
+
+def test_progress_that_nobody_reads_is_no_fault_of_the_program(cheap: Session, monkeypatch: pytest.MonkeyPatch) -> None:
+    reading, writing = os.pipe()
+    os.close(reading)
+    with monkeypatch.context() as patch, os.fdopen(writing, "wb", 0) as pipe:
+        patch.setattr(sys, "stderr", io.TextIOWrapper(pipe, write_through=True))
+        with pytest.raises(BrokenPipeError):
+            cheap.ask({"call": "loop", "arguments": ["hearing"]})
+    assert cheap.ask({"call": "echo", "value": 5})["value"] == 5
+
+
+@pytest.mark.parametrize("value", [{1, 2}, object(), [Path("x")]])
+def test_a_setting_that_is_no_plain_data_is_refused(value: object) -> None:
+    with pytest.raises(LooplineError, match=r"^settings: search\.trials: got .*, expected a number, a text"):
+        run(name="churn", settings={"search.trials": value})
 
 
 @pytest.mark.parametrize(
@@ -177,6 +241,7 @@ def test_the_session_of_another_folder_or_environment_is_another(
     [
         (CHANGED, r"is Loopline 9\.9 with protocol 99, expected \d+: .*`pip install \"\$\(.*loopline client\)\"`"),
         ("echo 'no module flows' >&2; exit 1", r"does not answer \(no module flows\): install Loopline again"),
+        ("echo 1", r"does not answer \(it ended without a word\): install Loopline again"),
         ("echo hello", r"does not answer \(it ended without a word\): install Loopline again"),
     ],
 )
