@@ -57,6 +57,7 @@ from tasks.loop.probe import after_probe
 from tasks.platform.services import loop_address
 from tasks.prefect.flow_runs import is_cancelled
 from tasks.ranks.places import find_search_place
+from tasks.ranks.rank_pool import StoppedWaitingError
 from tasks.ranks.trials import PlacedTrials
 from tasks.state.outbox import LOOP_RUN
 from tasks.steps.search_choice import Choice, ModelChoice, keep_families
@@ -285,9 +286,9 @@ class _Search:
             reason = ""
             if not math.isfinite(value):
                 raise TrainingError(f"{self._metric}: got {value} on all validation rows, expected a finite number")
-        except UsageError:
+        except (UsageError, StoppedWaitingError):
             optuna_study.fail_running(self._loop.workspace, self._study, trial.number)
-            raise  # the spec is wrong, not this trial's values
+            raise  # the spec is wrong, or a signal ended the loop: neither says anything of this trial's values
         except LooplineError as error:
             value, state, reason = None, "FAIL", str(error)
         with self._lock:

@@ -6,6 +6,7 @@ import pytest
 
 from tasks.host.http_guard import token_path
 from tasks.host.workspace import Workspace
+from tests.fault.aftermath import running_trials
 from tests.fault.conftest import SPEC, MakeHome
 from tests.integration.test_page import Browser, serving
 
@@ -34,3 +35,4 @@ def test_a_person_stops_a_loop_on_its_page(make_home: MakeHome) -> None:
         assert "/projects/stopped/retry" in shown
         assert page.get("/projects/stopped/stop").status == 409
     assert home.book("stopped")["state"] == "cancelled"
+    assert running_trials(home) == []
