@@ -55,20 +55,18 @@ class Finding:
     cure: str = ""
 
 
+def examine_machine() -> list[Finding]:
+    """Run the checks that need no workspace: after an installation there is none; nothing is changed."""
+    return [_python(), packages(), _torch(), _imports(), _root(), _cores(), _tools()]
+
+
 def examine(workspace: Workspace) -> list[Finding]:
     """Run all checks; nothing is changed."""
     looks: tuple[Callable[[Workspace], Finding], ...] = (
-        _python,
-        packages,
-        _torch,
-        _imports,
         _writable,
         _state,
-        _root,
         _disk,
-        _cores,
         _gpus,
-        _tools,
         _tracking,
         _prefect,
         _platform,
@@ -78,16 +76,17 @@ def examine(workspace: Workspace) -> list[Finding]:
     )
     rows = [Finding(sort, "ok", detail) for sort, detail in registered(workspace).items()]
     rows += [Finding("names", "wrong", *reason.rsplit(": ", 1)) for reason in clashes()]
-    return [*(examination(workspace) for examination in looks), *_moves(workspace), *_behind(workspace), *rows]
+    of_workspace = [examination(workspace) for examination in looks]
+    return [*examine_machine(), *of_workspace, *_moves(workspace), *_behind(workspace), *rows]
 
 
-def _python(_: Workspace) -> Finding:
+def _python() -> Finding:
     version = ".".join(map(str, sys.version_info[:3]))
     fits = (3, 11) <= sys.version_info[:2] <= (3, 13)
     return Finding("python", "ok" if fits else "wrong", version, "" if fits else "use Python 3.11 to 3.13")
 
 
-def packages(_: Workspace) -> Finding:
+def packages() -> Finding:
     """Compare installed versions with pyproject.toml and with the lock; `pip check` finds fewer conflicts."""
     wrong = {}
     for text in metadata.requires("loopline") or []:
@@ -109,7 +108,7 @@ def packages(_: Workspace) -> Finding:
     return Finding("packages", "ok", f"all as locked ({installation.form().name})")
 
 
-def _torch(_: Workspace) -> Finding:
+def _torch() -> Finding:
     """Compare the build of torch with the machine: without a GPU that for CUDA takes gigabytes for nothing."""
     version = installation.version_of("torch")
     needs = [Requirement(text) for text in metadata.requires("torch") or []]
@@ -123,7 +122,7 @@ def _torch(_: Workspace) -> Finding:
     return Finding("torch", "warn", detail, installation.replacing_torch(f"torch=={version.partition('+')[0]}"))
 
 
-def _imports(_: Workspace) -> Finding:
+def _imports() -> Finding:
     """Find packages in PYTHONPATH that have the name of one of Loopline's packages."""
     names = sorted(path.parent.name for path in CLONE.glob("*/__init__.py"))
     folders = [
@@ -162,7 +161,7 @@ def _state(workspace: Workspace) -> Finding:
     return Finding("state", "ok", detail)
 
 
-def _root(_: Workspace) -> Finding:
+def _root() -> Finding:
     """Reach the object store; its own error says what is wrong and how to mend it."""
     try:
         store = object_store()
@@ -185,13 +184,13 @@ def _disk(workspace: Workspace) -> Finding:
     )
 
 
-def _cores(_: Workspace) -> Finding:
+def _cores() -> Finding:
     return Finding(
         "cores", "ok", f"{usable_cores()} to train on" + (", a GPU driver too" if shutil.which("nvidia-smi") else "")
     )
 
 
-def _tools(_: Workspace) -> Finding:
+def _tools() -> Finding:
     missing = [name for name in ("git", "npm") if not shutil.which(name)]
     if "git" in missing:
         return Finding("programs", "warn", "no git", "install git: provenance will lack the commit")

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 import click
 
 from flows.console import options
+from models.errors import UsageError
 from tasks.host import stores
 
 if TYPE_CHECKING:
@@ -33,10 +34,16 @@ def command(restored: bool, as_json: bool) -> None:
     Example: loopline doctor --restored
     """
     from tasks.operations.after_restore import mend
-    from tasks.operations.doctor import examine
+    from tasks.operations.doctor import Finding, examine, examine_machine
 
-    workspace = stores.open_workspace()
-    findings = mend(workspace) if restored else examine(workspace)
+    try:
+        workspace = stores.open_workspace()
+    except UsageError as error:
+        if restored:
+            raise
+        findings = [*examine_machine(), Finding("workspace", "wrong", *str(error).rsplit(": ", 1))]
+    else:
+        findings = mend(workspace) if restored else examine(workspace)
     print_findings(findings, as_json)
     if any(finding.state == "wrong" for finding in findings):
         sys.exit(1)

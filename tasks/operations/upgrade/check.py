@@ -37,7 +37,7 @@ def examine(workspace: Workspace) -> list[Finding]:
     Returns:
         What is `wrong` needs its step before the upgrade; `warn` is a step that the upgrade takes or asks for.
     """
-    findings = [packages(workspace), _platform(workspace), *_specs(workspace), *_mlflow(workspace)]
+    findings = [packages(), _platform(workspace), *_specs(workspace), *_mlflow(workspace)]
     with tempfile.TemporaryDirectory() as folder:
         state = workspace.state if database.is_shared() else Path(folder)
         try:

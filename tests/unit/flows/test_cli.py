@@ -282,6 +282,17 @@ def test_doctor_as_json_says_what_it_looked_at(workspace: Workspace, make_projec
     }
 
 
+def test_doctor_checks_a_machine_that_has_no_workspace_yet(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("LOOPLINE_HOME", raising=False)
+    monkeypatch.chdir(tmp_path)
+    result = call("doctor", "--json")
+    findings = {finding["what"]: finding for finding in json.loads(result.output)}
+    assert (result.exit_code, findings["workspace"]["state"]) == (1, "wrong")
+    assert findings["workspace"]["cure"].endswith("or begin one here by `loopline init`")
+    assert findings["python"]["state"] == "ok"
+    assert {"packages", "torch", "cores"} <= findings.keys()
+
+
 def test_doctor_fails_where_a_loop_would(workspace: Workspace, make_project: MakeProject) -> None:
     make_project("tiny").spec_path.write_text("data: {}\n")
     assert call("doctor").exit_code == 1

@@ -122,17 +122,15 @@ def test_damaged_files_that_were_set_aside_are_told(workspace: Workspace) -> Non
     assert f"1 damaged files were set aside: {log.folder}/_damaged/000000000001-000000000001.parquet" in found.detail
 
 
-def test_packages_named_like_ours_are_told(
-    workspace: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_packages_named_like_ours_are_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "models").mkdir()
-    assert doctor._imports(workspace).state == "ok"
+    assert doctor._imports().state == "ok"
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     monkeypatch.setattr(sys, "path", [str(doctor.CLONE), str(tmp_path)])
-    found = doctor._imports(workspace)
+    found = doctor._imports()
     assert (found.state, str(tmp_path / "models") in found.detail) == ("warn", True)
     monkeypatch.setattr(sys, "path", [str(tmp_path), str(doctor.CLONE)])
-    found = doctor._imports(workspace)
+    found = doctor._imports()
     assert (found.state, "make setup" in found.cure) == ("wrong", True)
 
 
