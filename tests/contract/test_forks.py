@@ -16,6 +16,7 @@ FROM_CLEAN_PROCESSES = {
     "models/training/agent.py": "the agent, itself a fork of the fork server, before it trains",
     "tests/integration/test_planner.py": "a process of its own that only imports",
     "tests/time/machines.py": "a fork of the warm parent, as it begins",
+    "tests/unit/infra/client/loopline/test_session.py": "a process of its own that only imports",
     "tests/unit/models/project_spec/test_references.py": "a process of its own that only imports",
     "tests/unit/tasks/host/test_database.py": "a clean process",
     "tests/warm.py": "the warm parent: no thread of it computes",

@@ -202,17 +202,20 @@ def test_ctrl_c_before_the_program_answers_leaves_no_process(program: Path) -> N
     assert begun[0].poll() == -signal.SIGKILL
 
 
-def test_a_fork_begins_a_session_of_its_own_while_a_thread_begins_one(
-    program: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv(PROGRAM, str(program))
-    with session._lock:
-        pid = os.fork()
-        if not pid:
-            value = session.ask({"call": "echo", "value": 7})["value"]
-            session.end()
-            os._exit(value)
-    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+def test_a_fork_begins_a_session_of_its_own_while_a_thread_begins_one(program: Path) -> None:
+    forks = (
+        "import os; from loopline import session\n"
+        "with session._lock:\n"
+        "    pid = os.fork()\n"
+        "    if not pid:\n"
+        "        value = session.ask({'call': 'echo', 'value': 7})['value']\n"
+        "        session.end()\n"
+        "        os._exit(value)\n"
+        "os._exit(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]))\n"
+    )
+    environment = {**os.environ, PROGRAM: str(program)}
+    ended = subprocess.run([sys.executable, "-c", forks], env=environment, check=False, timeout=60)
+    assert ended.returncode == 7
 
 
 def test_messages_of_many_megabytes_are_passed(cheap: Session) -> None:
