@@ -15,7 +15,8 @@ from models.inference import row_values
 from models.inference.row_values import RowError
 from models.inputs.record import CategoryRecord, Form, InputRecord
 from models.inputs.times import as_seconds
-from models.inputs.types import as_text, is_number, is_text
+from models.inputs.types import as_text, category_texts, is_number, is_text
+from models.sources.whole_numbers import floats_of
 
 
 def columns(rows: pa.Table, preparation: Preparation, first_row: int, display_name: str) -> dict[str, np.ndarray]:
@@ -63,7 +64,7 @@ def _numbers(column: pa.ChunkedArray, part: InputRecord, first_row: int, _: str)
             return row_values.numbers(row_values.number_cells(column.to_pylist()), name, first=first_row)
     elif not (is_number(kind) or pa.types.is_boolean(kind) or pa.types.is_null(kind)):
         raise RowError(f"column {name!r} is {kind}, expected numbers: convert it")
-    values: np.ndarray = column.cast(pa.float64(), safe=False).to_numpy()
+    values: np.ndarray = floats_of(column).to_numpy()
     return row_values.in_range(values, name, first=first_row)
 
 
@@ -86,10 +87,10 @@ def _categories(column: pa.ChunkedArray, part: CategoryRecord, first_row: int, _
     if pa.types.is_decimal(kind) and (kind.scale == 0 or part.dtype == "integer"):
         column = as_text(column)
     elif pa.types.is_decimal(kind) or pa.types.is_float16(kind):
-        column = column.cast(pa.float64())
+        column = floats_of(column)
     elif not (is_number(kind) or is_text(kind) or pa.types.is_boolean(kind)):
         try:
-            column = column.cast(pa.string())
+            column = category_texts(column)
         except (pa.ArrowNotImplementedError, pa.ArrowInvalid) as error:
             raise RowError(
                 f"column {part.name!r} is {kind}, expected text, whole numbers or booleans: convert it"

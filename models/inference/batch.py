@@ -141,8 +141,8 @@ def _csv_time(part: InputRecord, _: pa.DataType | None, is_made: bool) -> dict[s
 def _csv_category(part: CategoryRecord, raw: pa.DataType | None, is_made: bool) -> dict[str, pa.DataType]:
     if is_made and part.dtype == "integer" and _are_whole_beyond_float64(part, raw):
         return {}
-    kinds = {"string": pa.string(), "integer": pa.float64(), "boolean": pa.bool_()}
-    return {part.name: kinds[part.dtype] if is_made else pa.string()}
+    kinds = {"integer": pa.float64(), "boolean": pa.bool_()}
+    return {part.name: kinds.get(part.dtype, pa.string()) if is_made else pa.string()}
 
 
 def _csv_text(part: InputRecord, _: pa.DataType | None, __: bool) -> dict[str, pa.DataType]:

@@ -7,7 +7,8 @@ Like `models/inference/portable.py`, which calls it, both run where Loopline is 
 * A category is text, a whole number (of any type: 3.0 is 3) or a boolean; None, NaN and "" are missing. In a column of
   numbers a category may also be a fraction, and a text that is a number is that number: "3.0" is 3. In a column of
   booleans 1, 0 and "TRUE" are booleans. A whole number that no 64 bits hold is a float, as in JSON: it is no category
-  of texts, because others have the same float.
+  of texts, because others have the same float. In a column of times or dates "2024-06-01T12:00Z" is the time, however
+  it is written.
 * A time is ISO 8601 text, a number of seconds since 1970 (as text too), or a datetime or date of Python; without a zone
   it is in UTC. None, NaN and "" are missing. It is of the years 1 to 9999: larger numbers are milliseconds.
 * A cell of a CSV is missing if it is in `MISSING`, or if it is empty in a column in which NA is a text. In a column of
@@ -126,11 +127,12 @@ def check_known(last: np.ndarray, parts: Sequence[tuple[str, int]], place: Calla
 def categories(values: Sequence[Any], name: str, dtype: str = "string", first: int = 1) -> np.ndarray:
     """Return a column of categories as an object array of texts (rows,), "" for missing: the text form of training.
 
-    `dtype` is what the column held in training: `string`, `integer` (numbers, fractions too) or `boolean`. A value that
-    is no category raises `RowError`.
+    `dtype` is what the column held in training: `string`, `integer` (numbers, fractions too), `boolean` or `time`. A
+    value that is no category raises `RowError`.
     """
     texts = [_category(value, dtype) for value in values]
-    return np.array(_complete(texts, values, name, first, "text, or null for missing"), object)
+    expected = "a time or a date in ISO 8601, or null for missing" if dtype == "time" else "text, or null for missing"
+    return np.array(_complete(texts, values, name, first, expected), object)
 
 
 def moments(values: Sequence[Any], name: str, first: int = 1) -> np.ndarray:
@@ -186,13 +188,15 @@ def texts(values: Sequence[Any], name: str) -> np.ndarray:
 
 def _category(value: Any, dtype: str) -> str | None:
     """Return the text form of a category; None if the value is none."""
+    if value is None or value != value:
+        return ""
+    if dtype == "time":
+        return time_text(str(value).strip()) if isinstance(value, str | date) else None
     if isinstance(value, str):
         if dtype == "string":
             return value
         word = value.strip()
         return _BITS.get(word, word.lower()) if dtype == "boolean" else _number_text(word)
-    if value is None or value != value:
-        return ""
     if isinstance(value, bool):
         return str(value).lower()
     if not isinstance(value, float | int):
@@ -201,6 +205,14 @@ def _category(value: Any, dtype: str) -> str | None:
     if text is None or (dtype != "integer" and not text.lstrip("-").isdecimal()):
         return None
     return _BITS.get(text, text) if dtype == "boolean" else text
+
+
+def time_text(text: str) -> str | None:
+    """Return the text form of a time that is a category, in UTC, of midnight its date; None if the text is no time."""
+    moment = _iso_time(text)
+    if isinstance(moment, str):
+        return None if text else ""
+    return str(moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment).removesuffix(" 00:00:00")
 
 
 def number_text(value: float) -> str:

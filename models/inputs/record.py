@@ -103,7 +103,7 @@ class CategoryRecord(InputRecord):
 
     form: Literal["category"] = "category"
     categories: list[str]
-    dtype: Literal["string", "integer", "boolean"] = "string"
+    dtype: Literal["string", "integer", "boolean", "time"] = "string"
 
     @property
     def summary(self) -> str:

@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from models import scratch
 from models.errors import DataError
 from models.inputs.types import is_number, is_text
+from models.sources.whole_numbers import floats_of
 
 EARLIEST_S, LATEST_S = -62_135_596_800.0, 253_402_300_800.0
 """The years 1 to 9999, as seconds since 1970."""
@@ -44,7 +45,7 @@ def as_seconds(column: pa.ChunkedArray, name: str, positions: Sequence[int] | np
     def seconds_of(part: slice) -> np.ndarray:
         rows = column.slice(part.start, part.stop - part.start)
         if is_number(column.type):
-            return np.asarray(rows.cast(pa.float64(), safe=False).to_numpy())
+            return np.asarray(floats_of(rows).to_numpy())
         micros = rows.cast(pa.timestamp("us", zone), safe=False).cast(pa.int64())
         return np.asarray(micros.cast(pa.float64(), safe=False).to_numpy() / 1e6)
 

@@ -11,16 +11,27 @@ import pyarrow.compute as pc
 
 from models import scratch
 from models.errors import DataError
-from models.sources.whole_numbers import MOST_EXACT, are_large
+from models.sources.whole_numbers import MOST_EXACT, are_large, floats_of
 
-Dtype = Literal["string", "integer", "boolean"]
+Dtype = Literal["string", "integer", "boolean", "time"]
 
 
 def dtype_of(kind: pa.DataType) -> Dtype:
     """Return the type of a categorical column's values before they become text."""
     if pa.types.is_boolean(kind):
         return "boolean"
+    if pa.types.is_timestamp(kind) or pa.types.is_date(kind):
+        return "time"
     return "integer" if is_number(kind) else "string"
+
+
+def category_texts(column: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return categories as text, see `as_text`; times of any unit as `models.inference.row_values.time_text`."""
+    if not pa.types.is_timestamp(column.type):
+        return as_text(column)
+    return pc.replace_substring_regex(
+        as_text(column.cast(pa.timestamp("us"), safe=False)), r"( 00:00:00)?\.000000$", ""
+    )
 
 
 def as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
@@ -33,7 +44,7 @@ def _as_text(column: pa.ChunkedArray) -> pa.ChunkedArray:
     if pa.types.is_dictionary(kind):
         column, kind = column.cast(kind.value_type), kind.value_type
     if pa.types.is_floating(kind) or pa.types.is_decimal(kind):
-        texts = _numbers_as_text(column.cast(pa.float64()))
+        texts = _numbers_as_text(floats_of(column))
         return _exact_decimals(texts, column) if pa.types.is_decimal(kind) else texts
     if not pa.types.is_string(kind):
         column = column.cast(pa.string())
@@ -56,7 +67,7 @@ def as_float64(column: pa.ChunkedArray, name: str) -> np.ndarray:
             rows = rows.cast(column.type.value_type)
         if not is_number(column.type):
             rows = _text_to_numbers(rows, name)
-        return np.asarray(rows.cast(pa.float64(), safe=False).to_numpy())
+        return np.asarray(floats_of(rows).to_numpy())
 
     values = scratch.filled(len(column), np.float64, values_of)
     _refuse_infinite(values, name)

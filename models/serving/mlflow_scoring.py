@@ -60,7 +60,7 @@ def scoring_of_csv(body: bytes) -> PredictRequest:
         DataError: The body is no such CSV in UTF-8; `rows` raises it for values that the model does not accept.
     """
     cells = _csv_cells(body)
-    return PredictRequest(lambda schema: schema.from_columns(columns_of_cells(cells, schema)))
+    return PredictRequest(lambda schema: schema.from_columns(columns_of_cells(cells, schema, schema.na_is_text)))
 
 
 def checked_ids(ids: Any) -> list[str] | None:
@@ -145,7 +145,7 @@ _READ: dict[str, Callable[[Any], Callable[[InputSchema], InputRows]]] = {
 }
 
 
-def columns_of_cells(written: Mapping[str, Sequence[str]], schema: InputSchema) -> Columns:
-    """Return columns of values from those of texts, as the cells of a CSV are read."""
-    columns = with_missing(written, schema.na_is_text)
+def columns_of_cells(written: Mapping[str, Sequence[str]], schema: InputSchema, na_is_text: Sequence[str]) -> Columns:
+    """Return columns of values from those of texts, as the cells of a CSV are read; in some columns NA is a text."""
+    columns = with_missing(written, na_is_text)
     return {name: number_cells(cells) if name in schema.numbers else cells for name, cells in columns.items()}

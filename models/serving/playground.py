@@ -133,7 +133,8 @@ def _rows(model: LoadedModel, request: PlaygroundRequest) -> InputRows:
         return scoring_of_json(request.rows.encode()).rows(schema)
     if request.picture is not None:
         return _of_picture(schema, model.preparation.required_pixels.image, request.picture)
-    return schema.from_columns(columns_of_cells({name: [cell] for name, cell in request.cells.items()}, schema))
+    cells = {name: [cell] for name, cell in request.cells.items()}
+    return schema.from_columns(columns_of_cells(cells, schema, na_is_text=schema.columns))
 
 
 def _of_picture(schema: InputSchema, image: Image, encoded: str) -> InputRows:

@@ -26,6 +26,13 @@ def fits_float64(whole: pa.ChunkedArray) -> bool:
     return True
 
 
+def floats_of(numbers: pa.ChunkedArray) -> pa.ChunkedArray:
+    """Return numbers as float64; decimals by their texts, since Arrow's cast makes 7.140000000000001 of 7.14."""
+    if pa.types.is_decimal(numbers.type):
+        numbers = numbers.cast(pa.string())
+    return numbers.cast(pa.float64(), safe=False)
+
+
 def are_large(values: pa.ChunkedArray) -> pa.ChunkedArray:
     """Return which floats are so large that they may stand for several whole numbers (row,), null for missing."""
     return pc.greater_equal(pc.abs(values), float(MOST_EXACT))

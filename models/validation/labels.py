@@ -16,6 +16,7 @@ from models.feedback.columns import LABEL
 from models.feedback.label_text import label_text
 from models.inputs.types import as_text, is_number, is_text
 from models.kinds.task import PerTask
+from models.sources.whole_numbers import floats_of
 
 _SHOWN = 20
 _BITS = {"true": "1", "yes": "1", "false": "0", "no": "0"}
@@ -159,7 +160,7 @@ def _of_several(columns: pa.Table, numbers: np.ndarray, display_name: str, *, is
 def _numbers(
     column: pa.ChunkedArray, name: str, numbers: np.ndarray, display_name: str, *, is_label: bool = False
 ) -> pa.Array:
-    texts = as_text(column).to_pylist() if is_text(column.type) else column.cast(pa.float64(), safe=False).to_pylist()
+    texts = (as_text(column) if is_text(column.type) else floats_of(column)).to_pylist()
     expected = "0 or 1" if is_label else "a number"
     parts = []
     for row, text in zip(numbers, texts, strict=True):

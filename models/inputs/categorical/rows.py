@@ -14,7 +14,7 @@ from models.identity.hashing import hash_values
 from models.inputs.categorical.record import CategoricalInput
 from models.inputs.raw_rows import KindRows, LearntInputs, RawRows, Tensors
 from models.inputs.record import CategoryRecord, LearntFiles
-from models.inputs.types import NOT_YET, Dtype, all_missing, as_text, dtype_of, is_collected_later, is_text
+from models.inputs.types import NOT_YET, Dtype, all_missing, category_texts, dtype_of, is_collected_later, is_text
 from models.project_spec.blocks import Features
 
 MIN_ROWS_OF_IDENTITY = 50
@@ -78,7 +78,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Cate
     parts, features = [], rows.data.features
     for name in names:
         column = rows.table.column(name)
-        texts = as_text(column)
+        texts = category_texts(column)
         training = scratch.chosen_values(texts, rows.train)
         if is_collected_later(name, texts.is_valid().to_numpy(), rows.train):
             learnt.columns.left_out[name] = NOT_YET
@@ -92,7 +92,7 @@ def _fit(names: Sequence[str], rows: RawRows, learnt: LearntInputs) -> list[Cate
 
 def _values(column: pa.ChunkedArray, part: CategoricalInput) -> pa.ChunkedArray:
     del part
-    return as_text(column)
+    return category_texts(column)
 
 
 def _encode(rows: pa.Table, parts: Sequence[CategoricalInput], files: LearntFiles) -> Tensors:

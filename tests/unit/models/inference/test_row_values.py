@@ -1,5 +1,7 @@
 """The rules for the values that a model takes."""
 
+from datetime import date
+
 import numpy as np
 import pytest
 
@@ -35,7 +37,8 @@ def test_a_message_stays_short_whatever_was_sent() -> None:
      (True, "string", "true"), (None, "boolean", ""), (1, "boolean", "true"), (0.0, "boolean", "false"),
      (float("nan"), "string", ""), (2.0**60, "integer", "1.152921504606847e+18"), (2**60, "integer", str(2**60)),
      (2**64 - 1, "string", str(2**64 - 1)), (10**20, "integer", "1e+20"), ("1" + "0" * 20, "integer", "1e+20"),
-     ("1" + "0" * 20, "string", "1" + "0" * 20)],
+     ("1" + "0" * 20, "string", "1" + "0" * 20), (" 2024-06-01T02:00+02:00", "time", "2024-06-01"), (" ", "time", ""),
+     ("2024-06-01 12:00:00.5", "time", "2024-06-01 12:00:00.500000"), (date(2024, 6, 1), "time", "2024-06-01")],
 )  # fmt: skip
 def test_a_category_is_its_text_in_training(value: object, dtype: str, text: str) -> None:
     assert row_values.categories([value], "c", dtype).tolist() == [text]
@@ -56,6 +59,12 @@ def test_a_category_is_its_text_in_training(value: object, dtype: str, text: str
 def test_a_value_that_is_no_category_is_refused(value: object, dtype: str) -> None:
     with pytest.raises(RowError, match=r"row 8, column 'c': got .*, expected text, or null for missing"):
         row_values.categories(["a", value], "c", dtype, first=7)
+
+
+@pytest.mark.parametrize("value", [1717243200, "June", True])
+def test_a_category_of_a_column_of_times_is_a_time(value: object) -> None:
+    with pytest.raises(RowError, match=r"row 1, column 'c': got .*, expected a time or a date in ISO 8601, or null"):
+        row_values.categories([value], "c", "time")
 
 
 def test_cells_of_a_numeric_column() -> None:

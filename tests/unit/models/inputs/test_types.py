@@ -44,5 +44,6 @@ def test_large_decimals_are_their_own_text_and_small_ones_those_of_numbers():
     values = [Decimal("9007199254740993.00"), Decimal("9007199254740992.50"), Decimal("3.00"), Decimal("1.50"), None]
     column = pa.chunked_array([pa.array(values, pa.decimal128(20, 2))])
     assert as_text(column).to_pylist() == ["9007199254740993", "9007199254740992.5", "3", "1.5", None]
+    assert as_float64(pa.chunked_array([pa.array([Decimal("7.14"), None])]), "x")[0] == 7.14
     whole = pa.chunked_array([pa.array([Decimal(10) ** 20, Decimal(10) ** 20 + 1], pa.decimal128(30, 0))])
     assert as_text(whole).to_pylist() == ["100000000000000000000", "100000000000000000001"]

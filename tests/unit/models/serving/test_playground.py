@@ -68,6 +68,9 @@ def test_a_mistake_has_the_words_of_a_server_and_its_field(
 
 def test_values_that_the_model_does_not_know_are_named(models: dict[str, LoadedModel]) -> None:
     assert answer(models["binary"], PlaygroundRequest(cells={"x": "", "c": ""})).warnings == []
+    form, body = PlaygroundRequest(cells={"x": "NA", "c": "NA"}), PlaygroundRequest(rows='[{"x": null, "c": "NA"}]')
+    warnings = ["c: 'NA' is no category that the model knows: it counts as unknown"]
+    assert answer(models["binary"], form).warnings == answer(models["binary"], body).warnings == warnings
     rows = json.dumps([{"x": 1, "c": "v"}, {"x": 1, "c": "new"}])
     assert answer(models["binary"], PlaygroundRequest(rows=rows)).warnings == [
         "row 2, c: 'new' is no category that the model knows: it counts as unknown"
