@@ -95,9 +95,9 @@ def _pictures(reading: ReadOptions, files: Sequence[Path], display_name: str) ->
 
 def _fed(reading: ReadOptions, batches: Iterator[pa.Table], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
     schema, first = input_schema(reading.preparation), 1
-    for rows, made in _featured(reading, batches):
-        schema.check_header(made.column_names, display_name)
-        yield rows, schema.from_arrow(made, first, display_name)
+    for rows, featured in _featured(reading, batches):
+        schema.check_header(featured.column_names, display_name)
+        yield rows, schema.from_arrow(featured, first, display_name)
         first += rows.num_rows
 
 

@@ -94,7 +94,7 @@ def checked_labels(rows: pa.Table, id_column: str, preparation: Preparation, dis
         row = numbers[np.flatnonzero(pc.is_null(ids).to_numpy())[0]]
         raise DataError(f"{display_name}, row {row}, column {id_column!r}: no id: say which prediction the label is of")
     labels = _LABELS[preparation.task](columns, preparation.target, numbers, display_name)
-    return _one_each(pa.table({"id": ids, LABEL: labels}), numbers, display_name)
+    return _unique_labels(pa.table({"id": ids, LABEL: labels}), numbers, display_name)
 
 
 def _refuse_unfit(kind: pa.DataType, display_name: str) -> None:
@@ -205,7 +205,7 @@ def _as_written(column: pa.ChunkedArray, target: TargetEncoding) -> pa.ChunkedAr
     return texts
 
 
-def _one_each(table: pa.Table, numbers: np.ndarray, display_name: str) -> pa.Table:
+def _unique_labels(table: pa.Table, numbers: np.ndarray, display_name: str) -> pa.Table:
     ids = table.column("id").combine_chunks()
     if not len(ids):
         return table
