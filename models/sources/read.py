@@ -398,9 +398,13 @@ def _from_frame(source: Any, display_name: str) -> pa.Table:
 
 
 def with_plain_types(table: pa.Table) -> pa.Table:
-    """Convert types on which Arrow computes little (pyarrow 25): string views, half floats, and pandas' categories."""
+    """Convert types on which Arrow computes little (pyarrow 25).
+
+    These are string views, half floats, and pandas' categories, periods and intervals.
+    """
     for position, field in enumerate(table.schema):
         values = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
+        values = values.storage_type if isinstance(values, pa.BaseExtensionType) else values
         if (kind := _PLAIN.get(values, values)) != field.type:
             column = scratch.by_parts(table.column(position), partial(pa.ChunkedArray.cast, target_type=kind))
             table = table.set_column(position, field.name, column)

@@ -184,3 +184,18 @@ def test_columns_that_arrow_cannot_hold_are_told():
 def test_views_of_text_are_text_and_half_floats_are_floats():
     table = pa.table({"x": pa.array(["a", None], pa.string_view()), "y": np.array([1, 2], np.float16), "z": [1, 2]})
     assert read_source(table).schema == pa.schema({"x": pa.string(), "y": pa.float32(), "z": pa.int64()})
+
+
+@pytest.mark.parametrize(
+    ("values", "expected"),
+    [
+        (pd.period_range("2020", periods=2, freq="M"), [600, 601]),
+        (pd.interval_range(0, 2), [{"left": 0, "right": 1}, {"left": 1, "right": 2}]),
+    ],
+    ids=["periods", "intervals"],
+)
+def test_types_of_pandas_own_are_what_they_store(values, expected, tmp_path):
+    frame = pd.DataFrame({"x": values})
+    frame.to_parquet(tmp_path / "a.parquet")
+    for source in (tmp_path / "a.parquet", frame):
+        assert read_source(source).column("x").to_pylist() == expected
