@@ -207,7 +207,7 @@ class _TimedModel(NamedTuple):
         stretches = []
         for start in range(0, num_rows, size):
             if time.monotonic() > self.until:
-                raise DataError(f"to explain this row takes longer than {MOST_S:g} s")
+                raise DataError(f"to explain this row takes longer than {MOST_S:g} s: try a shorter one")
             rows = {name: values[start : start + size] for name, values in feed.items()}
             stretches.append(self.model.answer(rows).outputs)
         return {name: np.concatenate([part[name] for part in stretches]) for name in stretches[0]}
