@@ -56,7 +56,7 @@ def environment(filters: tuple[tuple[str, Callable[..., Any]], ...] = ()) -> jin
 
 
 def show(value: Any) -> str | Markup:
-    """Return a value for display: 4 significant digits, thousands separated, `–` for nothing."""
+    """Return a value for display: 4 significant digits, thousands separated, `–` for nothing, a blank in quotes."""
     if value is None or value == "":
         return "–"
     if isinstance(value, bool):
@@ -69,7 +69,8 @@ def show(value: Any) -> str | Markup:
         return ", ".join(f"{key}: {show(element)}" for key, element in value.items()) or "–"
     if isinstance(value, (list, tuple, set, frozenset)):
         return ", ".join(str(show(element)) for element in value) or "–"
-    return str(value)
+    text = str(value)
+    return repr(text) if text.isspace() else text
 
 
 def interval(low: float | None, high: float | None) -> str:

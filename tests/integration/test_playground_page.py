@@ -7,6 +7,7 @@ import io
 import json
 import os
 from collections.abc import Iterator
+from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
 import httpx
@@ -22,9 +23,9 @@ from tasks.host.workspace import Workspace
 from tasks.loop.loop_pages import data_file
 from tasks.state import versions
 from tasks.state.versions import StoredVersion
-from tests.chromium import chromium
+from tests.chromium import VIEWS, chromium
 from tests.integration.test_data_page import serious
-from tests.integration.test_links import bearer
+from tests.integration.test_links import bearer, photograph
 from tests.integration.test_page import fields_of, serving
 from tests.served_models import write_served
 from tests.wide import wide
@@ -38,8 +39,11 @@ EVIL = "<script>alert(1)</script>"
 
 
 def png(level: int, width: int = 3) -> bytes:
+    """Return a picture of one level but for a bright pixel."""
     stream = io.BytesIO()
-    Image.new("L", (width, 2), level).save(stream, "PNG")
+    picture = Image.new("L", (width, 2), level)
+    picture.putpixel((1, 1), 255)
+    picture.save(stream, "PNG")
     return stream.getvalue()
 
 
@@ -216,3 +220,16 @@ def test_worst_rows_of_each_kind_are_seen(site: Site) -> None:
 
 
 SHOWN = {"table": ["0.5", "yes", "7", EVIL], "series": ["2.5", "1.5", "–"], "text": ["9.5", f"{EVIL} and so on"]}
+
+
+@pytest.mark.soak
+def test_pictures_of_answers_in_every_view(site: Site, tmp_path: Path) -> None:
+    """For people to look at: PICTURES names the folder, else it is pytest's."""
+    folder = Path(os.environ.get("PICTURES", tmp_path))
+    buttons = {"table": "Predict", "picture": "row 3", "series": "Predict these", "text": "Predict"}
+    for name, button in buttons.items():
+        site.goes_to(f"/projects/{name}/versions/1/try")
+        site.page.get_by_role("button", name=button, exact=True).click()
+        assert site.page.get_by_role("heading", name="Prediction").is_visible()
+        photograph(site.page, folder, f"try_{name}")
+    assert len([*folder.rglob("try_*.png")]) == len(buttons) * len(VIEWS)

@@ -26,6 +26,8 @@ from models.report.style import draw, look
         ([], "–"),
         ({"min": -12, "max": 4.5}, "min: −12, max: 4.5"),
         ("<b>", "<b>"),
+        (" ", "' '"),
+        ("\n", r"'\n'"),
     ],
 )
 def test_values_as_people_write_them(value, text):
