@@ -169,7 +169,8 @@ def assert_closed(home: Loopline, name: str, client: Client | None) -> None:
     assert loop is None or loop.state != "running"
     assert not is_leased(home.home / ".loopline", lease_of(state))
     assert running_trials(home) == []
-    assert [str(path) for path in half_written(home.home)] == []
+    # Ranks end by SIGKILL: what one of them was writing stays in its step's folder until `loopline gc`.
+    assert [str(path) for path in half_written(home.home) if "work" not in path.relative_to(home.home).parts] == []
 
 
 def assert_told(home: Loopline, name: str) -> None:
