@@ -22,8 +22,10 @@ from models.validation.expectations import ExpectationCheck
 
 FRAME_BYTES = 96 << 20
 """Of the table's columns that the engine gets at a time: it needs some ten times as much."""
-_PARTS_OF_FRAME = 4
+_PARTS_OF_FRAME = 16
 """Parts of equal values in place of a frame: the engine took 283 MB for 32 MB of different ids."""
+_SLICE_BYTES, _SLICE_ROWS = 32 << 20, 1 << 20
+"""Of a larger table, what the engine gets at a time; it takes some 60 bytes a row, of short texts and flags too."""
 SHOWN = 3
 _ENGINES_SHARE = 5
 """Times its size in Arrow that a whole column takes: the frame, the engine's hashes of it, and what a check makes."""
@@ -53,8 +55,8 @@ def parts_of(
         chosen = [position for position in chosen if checks[position].expectation != QUERY and position not in counts]
         row_wise = [position for position in chosen if checks[position].expectation in ROW_WISE]
         columns, length = columns_read(table, checks, row_wise), table.num_rows
-        if _num_bytes(table, columns_read(table, checks, chosen)) > FRAME_BYTES:
-            length = max(1, length * FRAME_BYTES // max(1, _num_bytes(table, columns)))
+        if length > _SLICE_ROWS or _num_bytes(table, columns_read(table, checks, chosen)) > FRAME_BYTES:
+            length = max(1, min(_SLICE_ROWS, length * _SLICE_BYTES // max(1, _num_bytes(table, columns))))
             chosen = [position for position in chosen if position not in row_wise]
             for start in range(0, table.num_rows, length) if row_wise else ():
                 yield _part(table, columns, row_wise, included, slice(start, start + length))
@@ -122,8 +124,8 @@ def _is_of_equal_values(check: ExpectationCheck) -> bool:
 
 
 def _parts_of_values(table: pa.Table, columns: list[str], position: int, included: np.ndarray) -> Iterator[Part]:
-    """Yield parts of at most about a quarter of `FRAME_BYTES` that divide no rows which are equal in these columns."""
-    num_parts = 1 + _PARTS_OF_FRAME * _num_bytes(table, columns) // FRAME_BYTES
+    """Yield parts of some six megabytes that divide no rows which are equal in these columns."""
+    num_parts = 1 + max(_PARTS_OF_FRAME * _num_bytes(table, columns) // FRAME_BYTES, table.num_rows // _SLICE_ROWS)
     hashes = hash_rows(table, columns)
     numbers = scratch.filled(len(hashes), np.uint16, lambda rows: hashes[rows] % np.uint64(num_parts))
     for number in range(num_parts):
@@ -136,10 +138,10 @@ def _is_strict(check: ExpectationCheck, spared: np.ndarray | None) -> bool:
 
 
 def _batches(table: pa.Table, checks: Sequence[ExpectationCheck], positions: list[int]) -> Iterator[list[int]]:
-    """Yield positions of checks whose columns together are at most `FRAME_BYTES`, or those of a single check."""
+    """Yield positions of checks whose columns together are at most `_SLICE_BYTES`, or those of a single check."""
     together: list[int] = []
     for position in sorted(positions, key=lambda position: columns_read(table, checks, [position])):
-        if together and _num_bytes(table, columns_read(table, checks, [*together, position])) > FRAME_BYTES:
+        if together and _num_bytes(table, columns_read(table, checks, [*together, position])) > _SLICE_BYTES:
             yield together
             together = []
         together.append(position)
