@@ -21,7 +21,7 @@ from models.pipeline.steps import STEPS
 from tasks.host import database, memory, stores
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import embedded_store
-from tests import shared_stores, terse_reports
+from tests import shared_stores
 from tests.environment import forget_the_user
 from tests.preloaded import remember_databases, remember_operators, remember_ours
 from tests.shared_stores import made_once
@@ -75,8 +75,6 @@ def pytest_configure(config: pytest.Config) -> None:
     memory.WORTH_MB = HUGE_MB
     remember_ours()
     remember_databases()
-    if "PYTEST_XDIST_WORKER" in os.environ:
-        config.pluginmanager.register(terse_reports)
     from hypothesis import settings
 
     # No test fails because the machine is busy, and each day draws the same examples.
