@@ -119,7 +119,7 @@ def test_rejected_data_is_told_with_what_failed(project: Project, state: Path) -
     failed = {"expectation": "column_to_exist", "column": "delay", "success": False, "severity": "reject"}
     report.write_text(json.dumps({"status": "rejected", "results": [failed]}))
     facts = told(project)
-    assert (facts.data.status, facts.data.failing) == ("rejected", ["delay: column to exist (seen: –)"])
+    assert (facts.data.status, facts.data.failing) == ("rejected", ["delay: the column is there (seen: –)"])
     assert facts.light.colour == "red"
     loop_state(state, project, state="finished", loop_id="tiny-2")
     assert told(project).data.status == ""
