@@ -22,8 +22,8 @@ from models.validation.expectations import ExpectationCheck
 
 FRAME_BYTES = 96 << 20
 """Of the table's columns that the engine gets at a time: it needs some ten times as much."""
-_PARTS_OF_FRAME = 16
-"""Parts of equal values in place of a frame: the engine took 283 MB for 32 MB of different ids."""
+_VALUES_BYTES = 6 << 20
+"""Of values whose uniqueness the engine checks at a time: it took 283 MB for 32 MB of different ids."""
 _SLICE_BYTES, _SLICE_ROWS = 32 << 20, 1 << 20
 """Of a larger table, what the engine gets at a time; it takes some 60 bytes a row, of short texts and flags too."""
 SHOWN = 3
@@ -124,8 +124,8 @@ def _is_of_equal_values(check: ExpectationCheck) -> bool:
 
 
 def _parts_of_values(table: pa.Table, columns: list[str], position: int, included: np.ndarray) -> Iterator[Part]:
-    """Yield parts of some six megabytes that divide no rows which are equal in these columns."""
-    num_parts = 1 + max(_PARTS_OF_FRAME * _num_bytes(table, columns) // FRAME_BYTES, table.num_rows // _SLICE_ROWS)
+    """Yield parts of some `_VALUES_BYTES` that divide no rows which are equal in these columns."""
+    num_parts = 1 + max(_num_bytes(table, columns) // _VALUES_BYTES, table.num_rows // _SLICE_ROWS)
     hashes = hash_rows(table, columns)
     numbers = scratch.filled(len(hashes), np.uint16, lambda rows: hashes[rows] % np.uint64(num_parts))
     for number in range(num_parts):

@@ -56,7 +56,8 @@ IN_PARTS = [
 def test_a_table_in_parts_has_the_answers_and_the_failing_rows_of_the_whole(monkeypatch, spared):
     checks = [each.model_copy(update={"origin": "spec"}) for each in IN_PARTS]
     whole = run_checks(LARGE, checks, spared=spared)
-    monkeypatch.setattr(expectation_parts, "FRAME_BYTES", 1000)
+    for name, size in (("FRAME_BYTES", 1000), ("_SLICE_BYTES", 1000), ("_VALUES_BYTES", 62)):
+        monkeypatch.setattr(expectation_parts, name, size)
     parts = run_checks(LARGE, checks, spared=spared)
     assert json.dumps(parts.report["results"]) == json.dumps(whole.report["results"])
     assert {place: rows.tolist() for place, rows in parts.failing_rows.items()} == {
@@ -81,7 +82,7 @@ def test_a_comparison_with_the_champion_looks_at_every_nth_row_of_a_large_table(
 
 def test_a_check_of_a_whole_column_that_does_not_fit_is_refused_and_the_query_of_its_cure_is_not(monkeypatch):
     monkeypatch.setattr(expectation_parts, "FRAME_BYTES", 100)
-    monkeypatch.setattr(expectation_parts, "_PARTS_OF_FRAME", 1)
+    monkeypatch.setattr(expectation_parts, "_VALUES_BYTES", 100)
     monkeypatch.setattr(expectation_parts, "usable_memory", lambda: 1000.0)
     mean = check("column_mean_to_be_between", column="other", max_value=30)
     with pytest.raises(UsageError, match=r"mean_to_be_between of 'other': reads 60 rows at once.*by `unexpected_"):
