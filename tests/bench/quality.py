@@ -32,6 +32,7 @@ from tests.bench.quality_case import Case
 from tests.bench.quality_data import CASES, read
 from tests.bench.quality_peers import PEERS
 from tests.bench.quality_process import OURS, RESULT, SPLIT, TASK, Result, Task
+from tests.bench.quality_series import until_origin, windows
 from tests.bench.quality_sides import Sides
 from tests.bench.quality_table import PAGE, ROOT, Score, append, page, scores
 
@@ -86,7 +87,7 @@ def measure(
     case: Case, seed: int, place: Path, sources: Path, missing: Sequence[str], pythons: Mapping[str, str]
 ) -> None:
     """Append the score of each missing contestant on one data set and one split; the split is Loopline's."""
-    frame = read(case, sources)
+    frame = until_origin(case, read(case, sources), seed)
     project = place / "projects" / "t"
     project.mkdir(parents=True)
     frame.to_parquet(project / "table.parquet")
@@ -130,7 +131,13 @@ def _spec(case: Case, seed: int) -> str:
     split = f"{{by: {by}, column: {json.dumps(column)}, seed: {seed}}}" if column else f"{{by: random, seed: {seed}}}"
     more = ""
     if case.kind == "series":
-        split, more = "{by: time, column: time}", f"  kind: series\n  window: {{length: {case.window}}}\n"
+        window: dict[str, Any] = {
+            "length": case.window,
+            "series_key": case.series_key,
+            "known_future": case.known_future,
+        }
+        given = {name: value for name, value in window.items() if value}
+        split, more = "{by: time, column: time}", f"  kind: series\n  window: {json.dumps(given)}\n"
     if case.is_image:
         height, width, channels = case.size
         more = f"  kind: image\n  image: {{column: image, height: {height}, width: {width}, channels: {channels}}}\n"
@@ -149,13 +156,11 @@ def _sides(case: Case, frame: pd.DataFrame, place: Path, limit_s: float) -> Side
     at = {name: rows.loc[rows["__split"] == code, "__row"].to_numpy() for code, name in enumerate(names)}
     target = frame[case.target]
     if case.kind == "series":
-        windows = np.lib.stride_tricks.sliding_window_view(target.to_numpy(), case.window)
-        at = {name: each[each >= case.window] for name, each in at.items()}
-        return Sides({name: windows[each - case.window] for name, each in at.items()},
-                     {name: target.loc[each] for name, each in at.items()}, limit_s)  # fmt: skip
-    inputs: dict[str, Any] = {
-        name: frame.loc[each].drop(columns=[case.target, *case.keys]) for name, each in at.items()
-    }
+        inputs, goals, steps = windows(case, frame)
+        is_in = {name: np.isin(steps, each) for name, each in at.items()}
+        return Sides({name: inputs[chosen] for name, chosen in is_in.items()},
+                     {name: goals[chosen] for name, chosen in is_in.items()}, limit_s)  # fmt: skip
+    inputs = {name: frame.loc[each].drop(columns=[case.target, *case.keys]) for name, each in at.items()}
     if case.is_image:
         inputs = {name: np.stack([np.frombuffer(one, np.uint8) for one in each["image"]]).astype(float)
                   for name, each in inputs.items()}  # fmt: skip

@@ -31,6 +31,9 @@ class Case:
         keep: Values of the target that are kept; empty for all.
         text: The column of texts: of kind text the only input, of kind table beside the others.
         season: Steps of a season, for kind series; the data has the columns `time` and the target.
+        times: The first time and the frequency of a series' rows that have none, `1969-01-01 MS`.
+        series_key: The column that names the series of a row, where there are many.
+        known_future: Columns whose values are known before the target is.
         dates: Columns of dates in words, read as times.
         split: How rows are dealt: `random`, `group:COLUMN` or `time:COLUMN`.
         traits: What is ugly about the data, in words.
@@ -47,6 +50,9 @@ class Case:
     keep: tuple[str, ...] = ()
     text: str = ""
     season: int = 0
+    times: str = ""
+    series_key: str = ""
+    known_future: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
     split: str = "random"
     traits: tuple[str, ...] = ()

@@ -19,6 +19,7 @@ import pandas as pd
 
 from tests.bench import quality_pictures, quality_texts
 from tests.bench.quality_case import Case
+from tests.bench.quality_made_series import drawn
 from tests.bench.quality_pictures import PICTURES
 from tests.bench.quality_series import SERIES, in_order
 from tests.bench.quality_tables import TABLES
@@ -54,11 +55,12 @@ def _r_data(case: Case, cache: Path) -> pd.DataFrame:
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", DeprecationWarning)  # of the pickles, which are old
         frame: pd.DataFrame = pickle.loads(lzma.decompress(path.read_bytes()))
-    return frame.drop(columns=["rownames"])
+    return frame.drop(columns=["rownames"], errors="ignore")
 
 
 READERS: dict[str, Callable[[Case, Path], pd.DataFrame]] = {
     "sklearn": _sklearn,
+    "made": lambda case, cache: drawn(case.name),
     "vader": quality_texts.vader,
     "spam-assassin": quality_texts.spam_assassin,
     "fortunes": quality_texts.fortunes,

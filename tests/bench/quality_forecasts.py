@@ -1,9 +1,10 @@
 """ETS and ARIMA, one step ahead, in an environment of their own: `pip install statsmodels`.
 
-    PYTHON_OF_THAT_ENVIRONMENT quality_forecasts.py FOLDER METHOD NUM_TESTS SEASON
+    PYTHON_OF_THAT_ENVIRONMENT quality_forecasts.py FOLDER METHOD SEASON
 
-FOLDER holds values.npy, all steps in their order; predicted.npy, the last NUM_TESTS steps, is written beside it. The
-parameters are fitted on the steps before; each step is then predicted from all before it.
+FOLDER holds a file NUMBER-TESTS.npy for each series, all its steps in their order; predicted-NUMBER.npy, the last TESTS
+steps, is written beside it. The parameters are fitted on the steps before; each step is then predicted from all before
+it.
 """
 
 from __future__ import annotations
@@ -21,10 +22,11 @@ def main() -> None:
     import numpy as np
 
     warnings.simplefilter("ignore")
-    folder, method, num_tests, season = Path(sys.argv[1]), sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
-    values = np.load(folder / "values.npy")
-    predicted = (_ets if method == "ets" else _arima)(values, num_tests, season if 1 < season <= MOST_SEASON else 0)
-    np.save(folder / "predicted.npy", predicted)
+    folder, predict, season = Path(sys.argv[1]), _ets if sys.argv[2] == "ets" else _arima, int(sys.argv[3])
+    for path in folder.glob("[0-9]*-*.npy"):
+        number, num_tests = path.stem.split("-")
+        predicted = predict(np.load(path), int(num_tests), season if 1 < season <= MOST_SEASON else 0)
+        np.save(folder / f"predicted-{number}.npy", predicted)
 
 
 def _ets(values: object, num_tests: int, season: int) -> object:

