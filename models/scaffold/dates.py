@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 
 import pyarrow as pa
@@ -11,14 +11,24 @@ from models.inputs.types import as_text
 from models.scaffold.text_forms import text_forms
 
 FILE, SOURCE = "data.py", "./data.py:load"
-_NUMERIC = tuple(f"{first}{mark}{second}{mark}%Y" for mark in "./-" for first, second in (("%d", "%m"), ("%m", "%d")))
-_FORMATS = (
+_NUMERIC = tuple(
+    f"{first}{mark}{second}{mark}{year}"
+    for year in ("%Y", "%y")
+    for mark in "./-"
+    for first, second in (("%d", "%m"), ("%m", "%d"))
+)
+_CLOCKS = (
+    "",
+    *(f"{comma} {clock}" for comma in ("", ",") for clock in ("%H:%M", "%H:%M:%S", "%I:%M %p", "%I:%M:%S %p")),
+)
+_DAYS = (
     *(f"{month} %d{comma} %Y" for month in ("%b", "%B") for comma in ("", ",")),
     *(f"%d{mark}{month}{mark}%Y" for month in ("%b", "%B") for mark in " -"),
     "%Y/%m/%d",
     "%Y.%m.%d",
     *_NUMERIC,
 )
+_FORMATS = tuple(day + clock for clock in _CLOCKS for day in _DAYS)
 LOADER = '''\
 """The rows of {path}, in which texts are read as dates."""
 
@@ -31,7 +41,7 @@ FORMATS = {formats}
 
 def load(project, read_source):
     """Return the rows; a text that has not the form of its column is an error."""
-    table = read_source(project / {path!r})
+    table = read_source(project / {path!r}{rules})
     for name, form in FORMATS.items():
         texts = [(text or "").strip() for text in table.column(name).to_pylist()]
         dates = [datetime.strptime(text, form) if text else None for text in texts]
@@ -67,9 +77,9 @@ def with_dates(table: pa.Table, formats: Mapping[str, str]) -> pa.Table:
     return table
 
 
-def loader(path: str, formats: Mapping[str, str]) -> str:
-    """Return the file of a source that reads a table and makes dates of its columns of texts."""
-    return LOADER.format(path=path, formats=dict(formats))
+def loader(path: str, formats: Mapping[str, str], codes: Sequence[str] = ()) -> str:
+    """Return the file of a source that reads a table, `codes` as texts, and makes dates of its columns of texts."""
+    return LOADER.format(path=path, formats=dict(formats), rules=f", na_is_text={[*codes]}" if codes else "")
 
 
 def _columns_of_dates(table: pa.Table) -> list[str]:

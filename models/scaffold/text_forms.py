@@ -12,6 +12,7 @@ import pyarrow.compute as pc
 from models.inputs.categorical.rows import MIN_ROWS_OF_IDENTITY
 from models.inputs.types import as_text, is_text
 from models.ngrams.columns import holds_texts
+from models.sources.whole_numbers import are_codes
 
 MOST_LOOK_LIKE = 0.9
 """A column of texts is said to hold numbers or dates if this share of them looks so: the others may be mistakes."""
@@ -66,11 +67,11 @@ class TextForm(NamedTuple):
 
 
 def text_form(column: pa.ChunkedArray) -> TextForm | None:
-    """Return the form of a column of texts that look like numbers or dates; None for any other column.
+    """Return the form of a column of texts that look like numbers or dates; None for any other column, such as codes.
 
     Cost: linear; each different text is looked at once.
     """
-    if not is_text(column.type):
+    if not is_text(column.type) or are_codes(as_text(column).drop_null()):
         return None
     counts = as_text(column).drop_null().value_counts()
     texts, times = counts.field("values"), counts.field("counts")

@@ -14,6 +14,8 @@ MOST_EXACT = 2**53
 """A float64 holds each whole number up to here; beyond, it rounds."""
 _DIGITS = r"^[0-9]+$"
 _ZERO_FIRST, _BEYOND_FLOAT64 = r"^0[0-9]+$", r"^[0-9]{16,}$"
+_SHORTEST_CODE = 3
+"""Digits; 07 is a month or an hour rather than a code."""
 
 
 def fits_float64(whole: pa.ChunkedArray) -> bool:
@@ -24,6 +26,17 @@ def fits_float64(whole: pa.ChunkedArray) -> bool:
     except pa.ArrowInvalid:
         return False
     return True
+
+
+def are_codes(texts: pa.ChunkedArray) -> bool:
+    """Return True for digits of one length, of which some begin with a zero: 05123 is a place, and no number."""
+    length = pc.min_max(pc.utf8_length(texts)).as_py()
+    return (
+        length["min"] == length["max"] is not None
+        and length["min"] >= _SHORTEST_CODE
+        and bool(pc.all(pc.match_substring_regex(texts, _DIGITS)).as_py())
+        and bool(pc.any(pc.match_substring_regex(texts, _ZERO_FIRST)).as_py())
+    )
 
 
 def floats_of(numbers: pa.ChunkedArray) -> pa.ChunkedArray:

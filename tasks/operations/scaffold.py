@@ -67,6 +67,11 @@ class Origin:
         return [] if self.sample is None else list(self.sample.table.column_names)
 
     @property
+    def codes(self) -> tuple[str, ...]:
+        """The columns of a CSV whose digits are codes."""
+        return () if self.sample is None else self.sample.codes
+
+    @property
     def guessed_target(self) -> str:
         """The most likely target; empty for a text."""
         return "" if self.sample is None else guess_target(self.sample.table)
@@ -134,7 +139,7 @@ def draft(origin: Origin, name: str, target: str | None, source: Named) -> tuple
         f"Target: `{target or origin.guessed_target}`" if origin.columns else "A language model of its characters"
     )
     files = {SPEC_FILE: text, "README.md": README.format(name=name, source=source, target=target_line)}
-    return {**files, FILE: loader(str(source), formats)} if formats else files, formats
+    return {**files, FILE: loader(str(source), formats, origin.codes)} if formats else files, formats
 
 
 def _first_spec(origin: Origin, name: str, target: str | None, source: Named) -> tuple[str, dict[str, str]]:

@@ -11,9 +11,11 @@ import pytest
 
 from models.scaffold.dates import date_formats, loader, with_dates
 from models.scaffold.table import guess_spec
+from models.sources.read import read_source
 
 DAYS = np.arange("2000-01-01", "2000-07-01", dtype="datetime64[D]")
-FORMS = ["%b %d %Y", "%B %d, %Y", "%d.%m.%Y", "%d %B %Y", "%d-%b-%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d"]
+FORMS = ["%b %d %Y", "%B %d, %Y", "%d.%m.%Y", "%d %B %Y", "%d-%b-%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%m/%d/%y"]
+CLOCKS = ["%d.%m.%Y %H:%M", "%m/%d/%y %H:%M:%S", "%d/%m/%Y, %I:%M %p", "%b %d, %Y %I:%M:%S %p"]
 
 
 def written(form: str, days: np.ndarray = DAYS) -> pa.Table:
@@ -25,6 +27,13 @@ def test_dates_in_words_are_read_as_the_dates_that_they_are(form: str) -> None:
     table = written(form)
     days = with_dates(table, date_formats(table)).column("day").to_numpy()
     np.testing.assert_array_equal(days.astype("datetime64[D]"), DAYS)
+
+
+@pytest.mark.parametrize("form", CLOCKS)
+def test_dates_with_a_clock_are_read_to_the_minute(form: str) -> None:
+    times = (DAYS.astype("datetime64[m]") + np.arange(len(DAYS)) * 97 % 1440).astype("datetime64[us]")
+    table = written(form, times)
+    np.testing.assert_array_equal(with_dates(table, date_formats(table)).column("day").to_numpy(), times)
 
 
 def test_an_order_that_no_value_tells_is_not_guessed(tmp_path: Path) -> None:
@@ -48,7 +57,15 @@ def test_the_written_source_reads_what_the_first_spec_was_guessed_from(tmp_path:
     exec(loader("rows.csv", formats), module)
     read = module["load"](tmp_path, pyarrow.csv.read_csv)  # type: ignore[operator]
     assert read.equals(with_dates(table, formats))
-    spec = guess_spec(tmp_path / "rows.csv", "a", "y", "rows.csv", formats)
+    (tmp_path / "rows.csv").write_text("day,place\nJan 01 2000,01067\n")
+    exec(loader("rows.csv", formats, ["place"]), module)
+    assert module["load"](tmp_path, read_source)["place"].to_pylist() == ["01067"]  # type: ignore[operator]
+
+
+def test_a_written_source_is_named_in_the_spec(tmp_path: Path) -> None:
+    table = written("%b %d %Y")
+    pyarrow.csv.write_csv(table, tmp_path / "rows.csv")
+    spec = guess_spec(tmp_path / "rows.csv", "a", "y", "rows.csv", date_formats(table))
     assert 'source: "./data.py:load"' in spec
     assert "kind: series" in spec
 

@@ -296,3 +296,11 @@ def test_any_table_gets_a_spec_that_it_passes(tmp_path_factory, table):
 def test_many_tables_get_specs_that_they_pass(tmp_path_factory, table):
     refusal = passes_its_own_gate(tmp_path_factory.mktemp("any"), **table)
     assert not refusal or any(words in refusal for words in REFUSALS)
+
+
+def test_codes_stay_texts_in_the_loop_that_the_spec_describes(tmp_path):
+    rows = "".join(f"{[1067, 80331, 4109][row % 3]:05d},{row % 7},{row % 2}\n" for row in range(120))
+    (tmp_path / "a.csv").write_text(f"place,x,y\n{rows}")
+    spec = YAML(typ="safe").load(guess_spec(tmp_path / "a.csv", "a", "y"))
+    assert spec["data"]["na_is_text"] == ["place"]
+    assert "place" not in spec["data"]["features"].get("drop", [])

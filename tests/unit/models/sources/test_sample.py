@@ -81,3 +81,15 @@ def test_one_endless_line_is_no_table(tmp_path: Path) -> None:
 def test_values_of_several_lines_are_not_cut(tmp_path: Path) -> None:
     (tmp_path / "a.csv").write_text("x,note\n" + "".join(f'{row},"one\ntwo, three"\n' for row in range(9_000)))
     assert sample_of(tmp_path / "a.csv").table.column("note").unique().to_pylist() == ["one\ntwo, three"]
+
+
+@pytest.mark.parametrize("head_bytes", [1 << 25, 1 << 12])
+def test_codes_keep_their_zeros_in_a_sample(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, head_bytes: int) -> None:
+    monkeypatch.setattr(sample, "HEAD_BYTES", head_bytes)
+    monkeypatch.setattr(sample, "CHUNK_BYTES", 512)
+    rows = "".join(f"{1067 if row % 3 else 80331:05d},{row % 12 + 1:02d},{row}\n" for row in range(3000))
+    (tmp_path / "a.csv").write_text(f"place,month,x\n{rows}")
+    codes = sample_of(tmp_path / "a.csv")
+    assert codes.codes == ("place",)
+    assert {*codes.table.column("place").to_pylist()} == {"01067", "80331"}
+    assert pa.types.is_integer(codes.table.schema.field("month").type)

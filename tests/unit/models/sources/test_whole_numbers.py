@@ -5,7 +5,7 @@ import pyarrow as pa
 import pytest
 
 from models.sources.read import read_source
-from models.sources.whole_numbers import as_frame, fits_float64
+from models.sources.whole_numbers import are_codes, as_frame, fits_float64
 
 
 @pytest.mark.parametrize("name", ["a.csv", "a.tsv"])
@@ -66,3 +66,19 @@ def test_a_frame_keeps_large_whole_numbers_beside_missing_ones():
 def test_only_whole_numbers_up_to_2_to_the_53_fit():
     assert fits_float64(pa.chunked_array([[2**53, -(2**53), None]]))
     assert not fits_float64(pa.chunked_array([[2**53 + 1]]))
+
+
+@pytest.mark.parametrize(
+    ("texts", "expected"),
+    [
+        (["05123", "80331", None], True),
+        (["51230", "80331"], False),
+        (["05123", "8033"], False),
+        (["05123", "A8033"], False),
+        (["01", "12"], False),
+        ([None, None], False),
+    ],
+    ids=["codes", "no zero first", "two lengths", "letters", "months", "nothing"],
+)
+def test_codes_are_digits_of_one_length_with_a_zero_first(texts, expected):
+    assert are_codes(pa.chunked_array([pa.array(texts, pa.string())])) is expected
