@@ -92,9 +92,8 @@ def guess_spec(
     lines = [
         *_first_lines(sample, formats or {}),
         *_doubt_lines(table, block, forms, drop),
-        *_data_lines(name, block, cursor),
+        *_data_lines(name, block, cursor, [name for name in sample.codes if name != id_column]),
         *([] if shape else [*_id_lines(id_column), f"  task: {task}  # {guess.why(answered.select(targets))}"]),
-        *_code_lines([name for name in sample.codes if name in inputs]),
         *([] if shape or group else _unlabelled_lines(table.num_rows - answered.num_rows, table.num_rows)),
         *(_series_lines(shape) if shape else _split_lines(time, guess.split, group, panel)),
         *_feature_lines(table.select([] if shape else inputs), drop, {} if shape else _with_time(kinds, table, time)),
@@ -343,7 +342,7 @@ def _series_lines(shape: SeriesShape) -> Iterator[str]:
     yield f"  split: {{by: time, column: {yaml_text(shape.time)}}}"
 
 
-def _data_lines(name: str, data: Data, cursor: Cursor) -> Iterator[str]:
+def _data_lines(name: str, data: Data, cursor: Cursor, codes: Sequence[str]) -> Iterator[str]:
     target = data.targets if len(data.targets) > 1 else data.targets[0]
     yield f"name: {name}"
     yield ""
@@ -353,17 +352,14 @@ def _data_lines(name: str, data: Data, cursor: Cursor) -> Iterator[str]:
     else:
         yield f"  source: {yaml_text(str(data.source))}"
     yield f"  target: {yaml_text(target) if isinstance(target, str) else yaml_value(target)}"
+    if codes:
+        yield "  # Codes, of which some begin with a zero: their cells are read as texts, else 05123 would be 5123."
+        yield f"  na_is_text: {yaml_value([*codes])}"
 
 
 def _id_lines(name: str | None) -> Iterator[str]:
     if name is not None:
         yield f"  id: {yaml_text(name)}  # another value in every row: it names rows, for labels that come later"
-
-
-def _code_lines(codes: Sequence[str]) -> Iterator[str]:
-    if codes:
-        yield "  # Codes, of which some begin with a zero: their cells are read as texts, else 05123 would be 5123."
-        yield f"  na_is_text: {yaml_value([*codes])}"
 
 
 def _feature_lines(inputs: pa.Table, drop: dict[str, str], kinds: dict[str, str]) -> Iterator[str]:
