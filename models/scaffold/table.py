@@ -108,7 +108,7 @@ def guess_spec(
 def _first_lines(sample: TableSample, formats: Formats) -> Iterator[str]:
     yield f"# {_size(sample)}, {sample.table.num_columns} columns. Everything here is a guess: read it, then change it."
     for column, form in formats.items():
-        yield f"# {FILE} reads {yaml_text(column)} as dates ({form}); requests and files to predict have 2024-05-31T14:30."
+        yield f"# {FILE} reads {yaml_text(column)} as dates ({form}); rows to predict have 2024-05-31T14:30."
 
 
 def _with_time(kinds: dict[str, str], table: pa.Table, time: str | None) -> dict[str, str]:
