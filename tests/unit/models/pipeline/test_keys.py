@@ -3,6 +3,7 @@
 import ast
 import random
 import re
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -269,6 +270,27 @@ def test_code_that_is_known_is_not_read_again(clone: Path, monkeypatch: pytest.M
     reader.save()
     monkeypatch.delattr(identity, "_fingerprint")
     assert CodeReader(memory).parts(["tasks.act"]) == before
+    assert CodeReader(clone / "of-a-new-workspace.json").parts(["tasks.act"]) == before
+
+
+def test_a_new_workspace_notices_edits_of_our_own_code(clone: Path) -> None:
+    for number, text in enumerate(("y = 1\n", "y = 234\n")):
+        (clone / "models" / "farther.py").write_text(text)
+        reader = CodeReader(clone / f"{number}.json")
+        assert reader.parts(["tasks.act"]) == code_parts(["tasks.act"])
+        reader.save()
+
+
+def test_fingerprints_that_cannot_stand_beside_bytecode_are_the_workspaces(
+    clone: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    reader = CodeReader(clone / "code.json")
+    before = reader.parts(["tasks.act"])
+    reader.save()
+    assert not list(clone.rglob("__pycache__"))
+    monkeypatch.delattr(identity, "_fingerprint")
+    assert CodeReader(clone / "code.json").parts(["tasks.act"]) == before
 
 
 def test_a_path_that_the_spec_lacks_has_no_leaves() -> None:
