@@ -8,7 +8,6 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from models import scratch
 from models.data.check import check_columns, check_id
@@ -50,9 +49,8 @@ from models.project_spec.reserved_columns import (
     WEIGHT_COLUMN,
 )
 from models.project_spec.window import Window
-from models.scratch import ROW_GROUP
 from models.sources.mapped import mapped_table
-from models.sources.read import parquet_options
+from models.sources.read import write_parquet
 
 
 def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
@@ -83,7 +81,7 @@ def prepare(raw: Path, spec: Spec, base: Path, out: Path) -> Preparation:
 
 def write_rows(rows: pa.Table, preparation: Preparation, folder: Path) -> None:
     """Write prepared rows and their preparation into a folder."""
-    pq.write_table(rows, folder / ROWS_FILE, **parquet_options(rows), row_group_size=ROW_GROUP)
+    write_parquet(rows, folder / ROWS_FILE)
     preparation.save(folder)
 
 

@@ -21,7 +21,6 @@ from models import scratch
 from models.errors import DataError
 from models.files import whole_file
 from models.project_spec.reserved_columns import RESERVED, SLICE_PREFIX
-from models.scratch import ROW_GROUP
 from models.sources import r_data
 from models.sources.delimiter import PARQUET, SUFFIXES
 from models.sources.folders import READABLE, data_files, partition_of, partition_types, visible_files, with_partitions
@@ -33,11 +32,10 @@ from models.sources.readers.delta import is_delta, read_delta
 from models.sources.text_files import is_text_file, read_text
 from models.sources.whole_numbers import with_unsigned, with_whole_ids
 
-GROUP_BYTES = 256 << 20
+GROUP_ROWS, GROUP_BYTES = 1 << 18, 64 << 20
+"""Of a group of rows in a file, at most: a dictionary of 20,000 texts pays in it, and a reader holds little."""
 _REPEATS = 4
 """Rows for each different value from which on a dictionary pays."""
-_OF_BYTES = (pa.float64(), pa.float32(), pa.int64(), pa.uint64(), pa.int32(), pa.uint32())
-"""The types whose bytes are sorted by significance."""
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """The errors of pyarrow on a Parquet file that is damaged, or is none."""
 _WHOLE_OR_COMMA = r"^\s*[-+]?[0-9]+(,[0-9]+)?\s*$"
@@ -90,22 +88,30 @@ def read_source(
 def write_table(table: pa.Table, path: Path) -> None:
     """Write a table as Parquet, completely or not at all."""
     with whole_file(path) as temporary:
-        # Small row groups: reading 94 MB of flights needs 195 MB more at its peak, with one group 220 MB.
-        # Of pictures fewer: a group is in memory as a whole.
-        rows = min(ROW_GROUP, max(1, GROUP_BYTES * table.num_rows // max(1, table.nbytes)))
-        pq.write_table(table, temporary, **parquet_options(table), row_group_size=rows)
+        write_parquet(table, temporary)
+
+
+def write_parquet(table: pa.Table, path: Path) -> None:
+    """Write a table as Parquet in groups of at most `GROUP_ROWS` rows and `GROUP_BYTES`: readers hold one of them."""
+    rows = min(GROUP_ROWS, max(1, GROUP_BYTES * table.num_rows // max(1, table.nbytes)))
+    pq.write_table(table, path, **parquet_options(table), row_group_size=rows)
 
 
 def parquet_options(table: pa.Table) -> dict[str, Any]:
     """Return the options of a Parquet file: compressed, with dictionaries of columns whose values repeat in its groups.
 
     A dictionary of other values, such as measurements, is a copy of them: a quarter of the file, and half the time.
-    Their bytes are sorted by significance, which compresses better: numbers in order take nearly nothing.
+    Their bytes are sorted by significance, which compresses better: numbers and times in order take nearly nothing.
     """
-    first = table.slice(0, ROW_GROUP)
+    first = table.slice(0, GROUP_ROWS)
     repeated = [name for name in first.column_names if _repeats(first[name])]
-    others = [field.name for field in table.schema if field.name not in repeated and field.type in _OF_BYTES]
+    others = [field.name for field in table.schema if field.name not in repeated and _is_of_bytes(field.type)]
     return {"compression": "zstd", "use_dictionary": repeated, "use_byte_stream_split": others}
+
+
+def _is_of_bytes(kind: pa.DataType) -> bool:
+    """Return whether the values are numbers or times of four or eight bytes."""
+    return pa.types.is_primitive(kind) and not pa.types.is_boolean(kind) and kind.bit_width in (32, 64)
 
 
 def _repeats(column: pa.ChunkedArray) -> bool:

@@ -27,6 +27,8 @@ CELLS = 6_000_000
 """Values of a sample of Parquet."""
 HEAD_BYTES, CHUNK_BYTES, CHUNKS = 32 << 20, 1 << 20, 24
 """Of a text file: its beginning, and some parts of the rest."""
+LINE_BYTES = 4 << 20
+"""Of a line, at most: what the reader of large files takes."""
 MOST_FILES = 16
 """Files of a folder that are looked at."""
 _SEED = 7
@@ -134,10 +136,17 @@ def _of_lines(path: Path, share: int, codes: Sequence[str]) -> tuple[pa.Table, f
 def _whole_lines(head: bytes, path: Path) -> bytes:
     """Return bytes up to the last end of a line that lies in no quoted value."""
     end = head.rfind(b"\n")
-    while end > 0 and suffix_of(path) in SUFFIXES and head.count(b'"', 0, end) % 2:
-        end = head.rfind(b"\n", 0, end)
-    if end <= 0:
-        raise DataError(f"{path}: its first {len(head):,} bytes have no end of a row: is it a table? Name another")
+    num_quotes = head.count(b'"', 0, max(0, end)) if suffix_of(path) in SUFFIXES else 0
+    while end > 0 and num_quotes % 2:
+        behind, end = end, head.rfind(b"\n", 0, end)
+        num_quotes -= head.count(b'"', max(0, end), behind)
+    num_bytes = len(head) - end - 1
+    if end <= 0 or num_bytes > LINE_BYTES:
+        number = head.count(b"\n", 0, end + 1) + 1
+        raise DataError(
+            f"{path}: line {number:,} does not end within {num_bytes:,} bytes: is it a table, or is a quote left open? "
+            "Correct that line, or name another file"
+        )
     return head[: end + 1]
 
 

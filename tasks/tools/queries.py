@@ -6,6 +6,7 @@ copy has another number of them, all are read again.
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections.abc import Iterable, Iterator
@@ -24,6 +25,8 @@ from models.sources.address import expanded
 from models.sources.databases.database import Database, OpenDatabase
 from models.sources.databases.databases import database_of, opened
 from models.sources.query import behind, literal, refuse_missing_cursor
+from models.sources.read import parquet_options
+from models.sources.row_batches import sized
 from tasks.host.locks import FOREVER_S, held
 
 GROUP_ROWS = 1 << 16
@@ -100,16 +103,13 @@ def _merged(path: Path, fetched: pa.Table, ids: pa.Array, id_column: str | None)
 def _write(path: Path, schema: pa.Schema, batches: Iterable[pa.RecordBatch]) -> int:
     """Write batches as row groups, whole or not at all; return the number of rows."""
     num_rows = 0
-    with whole_file(path) as temporary, pq.ParquetWriter(temporary, schema, compression="zstd") as writer:
-        waiting: list[pa.RecordBatch] = []
-        for batch in batches:
-            num_rows += batch.num_rows
-            waiting.append(batch)
-            if sum(part.num_rows for part in waiting) >= GROUP_ROWS:
-                writer.write_table(pa.Table.from_batches(waiting, schema))
-                waiting = []
-        if waiting:
-            writer.write_table(pa.Table.from_batches(waiting, schema))
+    tables = sized((pa.Table.from_batches([batch], schema) for batch in batches), GROUP_ROWS)
+    with whole_file(path) as temporary, contextlib.ExitStack() as stack:
+        writer = None
+        for table in tables:
+            num_rows += table.num_rows
+            writer = writer or stack.enter_context(pq.ParquetWriter(temporary, schema, **parquet_options(table)))
+            writer.write_table(table)
         if not num_rows:
             raise DataError("the query returns no rows, expected at least ten: correct it, or wait for rows")
     return num_rows

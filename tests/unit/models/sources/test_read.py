@@ -199,3 +199,15 @@ def test_types_of_pandas_own_are_what_they_store(values, expected, tmp_path):
     frame.to_parquet(tmp_path / "a.parquet")
     for source in (tmp_path / "a.parquet", frame):
         assert read_source(source).column("x").to_pylist() == expected
+
+
+def test_a_file_that_loopline_writes_is_small_and_in_groups(tmp_path):
+    num, path = 300_000, tmp_path / "a.parquet"
+    times = pa.array(np.arange(num), pa.timestamp("s"))
+    towns = pa.array([f"town {number}" for number in range(20_000)]).take(pa.array(np.arange(num) * 7919 % 20_000))
+    write_table(pa.table({"at": times, "town": towns}), path)
+    assert path.stat().st_size < 2.3 * num  # a place in a dictionary takes two bytes
+    assert pq.read_metadata(path).num_row_groups == 2
+    assert read_table(path).column("town").equals(pa.chunked_array([towns]))
+    write_table(pa.table({"pixels": pa.array([bytes(1 << 20)] * 66)}), path)
+    assert pq.read_metadata(path).num_row_groups == 2

@@ -72,9 +72,17 @@ def test_what_is_small_is_read_whole(tmp_path: Path) -> None:
     assert sample_of(tmp_path / "a.parquet").is_whole
 
 
-def test_one_endless_line_is_no_table(tmp_path: Path) -> None:
-    (tmp_path / "a.csv").write_bytes(b"x," * 100_000)
-    with pytest.raises(DataError, match=r"its first 50,000 bytes have no end of a row: is it a table"):
+@pytest.mark.parametrize(
+    ("first", "line", "number"), [("", "x,", 1), ("x,y\n1,2\n3,4\n", "5,", 4), ('x,y\n1,"2\n', "3,4\n", 2)]
+)
+def test_one_endless_line_is_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: str, line: str, number: int
+) -> None:
+    monkeypatch.setattr(sample, "LINE_BYTES", 20_000)
+    (tmp_path / "a.csv").write_text(first + line * 100_000)
+    with pytest.raises(
+        DataError, match=rf"line {number} does not end within [0-9,]+ bytes: is it a table, or is a quote"
+    ):
         sample_of(tmp_path / "a.csv")
 
 
