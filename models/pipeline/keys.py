@@ -16,7 +16,7 @@ import json
 import os
 import sys
 import sysconfig
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from importlib import metadata
 from pathlib import Path
 from typing import Any
@@ -116,6 +116,12 @@ class CodeReader:
         self._own_files = set(self._own.values())
         self._parts: dict[str, Parts] = {}
         self._own_reads: dict[str, tuple[str, list[str]]] = {}  # a file's fingerprint, and the own files it imports
+        self._of_own: dict[tuple[tuple[str, ...], tuple[Path, ...]], Parts] = {}
+
+    def own_file(self, module: str) -> Path | None:
+        """Return the file of an own module by its dotted name, or None."""
+        path = self._own.get(module)
+        return Path(path) if path else None
 
     def save(self) -> None:
         """Save the memory; a failure is harmless and only costs time later."""
@@ -125,7 +131,7 @@ class CodeReader:
                 with contextlib.suppress(OSError, StoreError):
                     write_text(path, json.dumps(memory))
 
-    def parts(self, modules: Iterable[str], files: Iterable[Path] = (), packages: Iterable[str] = ()) -> Parts:
+    def parts(self, modules: Iterable[str], files: Iterable[Path] = (), packages: Collection[str] = ()) -> Parts:
         """Return `code:models/training/loop.py` -> fingerprint, for the modules and all own modules that they import.
 
         Args:
@@ -138,7 +144,12 @@ class CodeReader:
         Raises:
             LookupError: There is no such module, and none that fits a pattern.
         """
-        parts, seen, imported = self._followed([path for name in modules for path in self._files_of(name)], files)
+        named = (*modules,), (*files,)
+        if not packages and named in self._of_own:
+            return self._of_own[named]
+        parts, seen, imported = self._followed([path for name in named[0] for path in self._files_of(name)], named[1])
+        if not seen and not packages and not imported:
+            self._of_own[named] = parts
         for path in sorted(seen, key=Path):
             name = f"code:{_shown(path)}"  # files with the same name share a part, which holds both fingerprints
             parts[name] = f"{parts[name]} {seen[path]}" if name in parts else seen[path]

@@ -138,16 +138,17 @@ def newest(
         columns: What is read of each row.
         groups: Values by column: every combination is a group.
     """
-    from sqlalchemy import Text, func, select, true, values
-    from sqlalchemy import column as named
+    from sqlalchemy import JSON, func, literal, select, true
 
     table = order.table
-    lists: list[FromClause] = []
-    for name, members in groups.items():
-        rows: list[tuple[str | None]] = [(member,) for member in members]
-        lists.append(values(named(name, Text), name=f"wanted_{name}").data(rows or [(None,)]).cte(f"wanted_{name}"))
+    # one parameter for all members: the statement of a hundred projects is that of one, and is compiled once
+    elements = func.json_array_elements_text if is_shared() else func.json_each
+    lists: list[FromClause] = [
+        elements(literal([*members], JSON)).table_valued("value", name=f"wanted_{name}")
+        for name, members in groups.items()
+    ]
     group: FromClause = reduce(lambda joined, another: joined.join(another, true()), lists[1:], lists[0])
-    keys = [members.c[name] for name, members in zip(groups, lists, strict=True)]
+    keys = [members.c.value.label(name) for name, members in zip(groups, lists, strict=True)]
     alias = table.alias()
     last = select(alias.c[order.name]).where(*(alias.c[key.name] == key for key in keys))
     last = last.where(alias.c[order.name].is_not(None)).order_by(alias.c[order.name].desc())

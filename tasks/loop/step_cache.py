@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -104,6 +104,7 @@ class StepCache:
         store = object_store()
         keep_s = keep_days() * DAY_S
         self._is_onlooker = recorded is not None
+        self._named_code: dict[Step, list[str]] = {}
         self._named = recorded.named.get(spec.name) if recorded else None
         self.store = StepStore(store, self.state, self.records, self.hashes, keep_s) if store else None
 
@@ -213,21 +214,30 @@ class StepCache:
 
     def _libraries(self, step: Step) -> list[str]:
         """Return the libraries of the families, for a step that runs their code."""
-        nets = families_of(self.spec) if step.family else ()
-        return [library for net in nets for library in row_of(net).libraries]
+        return [library for net in self._families(step) for library in row_of(net).libraries]
+
+    def _families(self, step: Step) -> tuple[str, ...]:
+        return self._nets if step.family else ()
+
+    @cached_property
+    def _nets(self) -> tuple[str, ...]:
+        return families_of(self.spec)
 
     def _code_files(self, step: Step) -> list[Path]:
         """Return the files of own code; of an estimator's library the version counts, and not its hundreds of files."""
         names = [name for name in self._references(step) if sort_of_net(name) != "class"]
-        return [path for name in names if (path := source_file(name, self.project.folder))]
+        files = (
+            self.code.own_file(name.rpartition(":")[0]) or source_file(name, self.project.folder) for name in names
+        )
+        return [path for path in files if path]
 
     def _packages(self, step: Step) -> set[str]:
         """Return the packages that the code references of a step name."""
-        modules = [name.rpartition(":")[0] for name in self._references(step) if is_own_code(name)]
+        modules = [name.rpartition(":")[0] for name in self._references(step)]
         return {module.partition(".")[0] for module in modules if not module.endswith(".py")} - {*OWN_PACKAGES}
 
     def _has_own_code(self, step: Step) -> bool:
-        return any(is_own_code(name) and name.partition(".")[0] not in OWN_PACKAGES for name in self._references(step))
+        return any(name.partition(".")[0] not in OWN_PACKAGES for name in self._references(step))
 
     def _declared_files(self) -> Parts:
         """Return the content hash of each file and folder that `reads` names; None if it went away."""
@@ -253,8 +263,12 @@ class StepCache:
         The files of a step whose record names a snapshot need not be here: `fetch` brings them.
         """
         parts = self.parts(step, records)
-        record = self.records.find(step.name, key_of(parts))
-        if self._has_own_code(step) if record is None else declared(record.parts) != record.parts:
+        record = self.records.of_parts(step.name, parts)
+        if (
+            self._has_own_code(step)
+            if record is None
+            else record.parts != parts and declared(record.parts) != record.parts
+        ):
             parts, record = self._of_own_code(step, parts)
         if record is None:
             return parts, None, None
@@ -354,13 +368,16 @@ class StepCache:
         self.hashes.save()
         self.code.save()
 
-    def _references(self, step: Step) -> Iterator[str]:
-        """Yield the code references of a step in the spec; a family yields its code, which no import names."""
-        # what takes labelled predictions checks them, by own classes of expectations too
-        checked = BY_NAME["validate-raw"].references if "feedback" in step.external and self.feedback else ()
-        yield from (text for path in (*step.references, *checked) for text in _strings_at(self._document, path))
-        for net in families_of(self.spec) if step.family else ():
-            yield from (net, *row_of(net).code(step.family))
+    def _references(self, step: Step) -> list[str]:
+        """Return the references to code that a step runs: those in the spec, and those of its families."""
+        if step not in self._named_code:
+            # what takes labelled predictions checks them, by own classes of expectations too
+            checked = BY_NAME["validate-raw"].references if "feedback" in step.external and self.feedback else ()
+            names = [text for path in (*step.references, *checked) for text in _strings_at(self._document, path)]
+            for net in self._families(step):
+                names += [net, *row_of(net).code(step.family)]
+            self._named_code[step] = [name for name in names if is_own_code(name)]
+        return self._named_code[step]
 
     def _source(self, step: Step, *_: Any) -> Parts:
         """Return what the source holds now; who looks at many projects asks no source, and takes the last ingest's."""
