@@ -19,7 +19,7 @@ from tasks.serve.batcher import MOST_ROWS, DynamicBatcher
 SOON = 30.0
 
 
-@dataclass
+@dataclass(eq=False)
 class Model:
     """Doubles x, notes each batch, and can be held; a 13 is bad luck."""
 
@@ -71,6 +71,36 @@ def test_a_quick_call_is_made_in_the_loop() -> None:
     engine, model = DynamicBatcher(), Model(call_ms=0.1)
     asyncio.run(engine.answer(model, feed(1.0), later()))  # type: ignore[arg-type]
     assert (model.batches, engine._thread) == ([1], None)
+
+
+def test_quick_calls_of_one_turn_are_one_batch_of_a_version_and_do_not_fail_each_other() -> None:
+    model, other = Model(call_ms=0.1), Model(call_ms=0.1, version="2")
+    calls = [(model, 1.0), (other, 3.0), (model, 2.0), (other, 13.0)]
+
+    async def play() -> list[Any]:
+        asked = [engine.answer(one, feed(x), later()) for one, x in calls]  # type: ignore[arg-type]
+        late = engine.answer(model, feed(4.0), later(-1))  # type: ignore[arg-type]
+        many = [engine.answer(model, feed(*[5.0] * 40), later()) for _ in range(2)]  # type: ignore[arg-type]
+        return await asyncio.gather(*asked, late, *many, return_exceptions=True)
+
+    engine = DynamicBatcher()
+    one, three, two, unlucky, late, *_ = asyncio.run(play())
+    assert [answer.outputs["twice"].tolist() for answer in (one, three, two)] == [[2.0], [6.0], [4.0]]
+    assert (type(unlucky), late.status) == (ValueError, 504)
+    assert (model.batches, other.batches, engine._thread) == ([42, 40], [2, 1, 1], None)
+
+
+def test_a_quick_call_that_nothing_joins_lets_the_next_ones_go_at_once() -> None:
+    async def play() -> None:
+        for _ in range(3):
+            await engine.answer(model, feed(1.0), later())  # type: ignore[arg-type]
+        call = engine.answer(model, feed(1.0), later())  # type: ignore[arg-type]
+        with pytest.raises(StopIteration):  # it has its answer without a turn of the loop
+            call.send(None)
+
+    engine, model = DynamicBatcher(), Model(call_ms=0.1)
+    asyncio.run(play())
+    assert model.batches == [1, 1, 1, 1]
 
 
 @pytest.mark.parametrize("case", [{"call_ms": 0.6}, {"call_ms": 0.1, "rows": 65}, {"call_ms": 0.1, "text": True}])
