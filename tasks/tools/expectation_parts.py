@@ -53,6 +53,10 @@ def parts_of(
         if counts:
             yield Part(table.select([]), counts, scratch.positions_of(included))
         chosen = [position for position in chosen if checks[position].expectation != QUERY and position not in counts]
+        of_one_row = _of_one_row(table, checks, chosen)
+        if of_one_row:
+            chosen = [position for position in chosen if position not in of_one_row]
+            yield _part(table, columns_read(table, checks, of_one_row), of_one_row, included, slice(0, 1))
         row_wise = [position for position in chosen if checks[position].expectation in ROW_WISE]
         columns, length = columns_read(table, checks, row_wise), table.num_rows
         if length > _SLICE_ROWS or _num_bytes(table, columns_read(table, checks, chosen)) > FRAME_BYTES:
@@ -60,19 +64,14 @@ def parts_of(
             chosen = [position for position in chosen if position not in row_wise]
             for start in range(0, table.num_rows, length) if row_wise else ():
                 yield _part(table, columns, row_wise, included, slice(start, start + length))
-            of_type = [position for position in chosen if _is_of_type(checks[position], table.schema)]
-            chosen = [position for position in chosen if position not in of_type]
-            if of_type:
-                yield _part(table, columns_read(table, checks, of_type), of_type, included, slice(0, 1))
             of_values = [position for position in chosen if _is_of_equal_values(checks[position])]
             chosen = [position for position in chosen if position not in of_values]
             for position in of_values:
                 yield from _parts_of_values(table, columns_read(table, checks, [position]), position, included)
         for together in _batches(table, checks, chosen):
-            of_names = all(_is_of_names(checks[position]) for position in together)
-            place, columns = slice(0, 1 if of_names else table.num_rows), columns_read(table, checks, together)
+            columns = columns_read(table, checks, together)
             sampled = _sampled(included, -(-_num_bytes(table, columns) // FRAME_BYTES), checks[together[0]])
-            yield _part(table, columns, together, sampled, place)
+            yield _part(table, columns, together, sampled, slice(0, table.num_rows))
 
 
 def refuse_too_large(table: pa.Table, checks: Sequence[ExpectationCheck], positions: Sequence[int]) -> None:
@@ -85,7 +84,7 @@ def refuse_too_large(table: pa.Table, checks: Sequence[ExpectationCheck], positi
         check, columns = checks[position], columns_read(table, checks, [position])
         size = _num_bytes(table, columns)
         in_parts = check.expectation in (QUERY, *ROW_WISE) or _is_of_equal_values(check) or check.origin == "champion"
-        by_itself = is_of_count(check) or _is_of_names(check) or _is_of_type(check, table.schema)
+        by_itself = is_of_count(check) or _is_of_one_row(check, table.schema)
         if size <= FRAME_BYTES or in_parts or by_itself or size * _ENGINES_SHARE < usable_memory():
             continue
         raise UsageError(
@@ -110,8 +109,17 @@ def _sampled(included: np.ndarray, step: int, check: ExpectationCheck) -> np.nda
     return sampled
 
 
-def _is_of_type(check: ExpectationCheck, schema: pa.Schema) -> bool:
-    """Return True if the answer is the type of a column of numbers or times: any row has it."""
+def _of_one_row(table: pa.Table, checks: Sequence[ExpectationCheck], positions: list[int]) -> list[int]:
+    """Return the checks that any row answers; none of a small table, which is a single part."""
+    if table.num_rows <= _SLICE_ROWS and _num_bytes(table, columns_read(table, checks, positions)) <= _SLICE_BYTES:
+        return []
+    return [position for position in positions if _is_of_one_row(checks[position], table.schema)]
+
+
+def _is_of_one_row(check: ExpectationCheck, schema: pa.Schema) -> bool:
+    """Return True if any row has the answer: names of columns, or the type of a column of numbers or times."""
+    if _is_of_names(check):
+        return True
     if check.expectation not in ("column_values_to_be_of_type", "column_values_to_be_in_type_list"):
         return False
     kind = schema.field(check.arguments["column"]).type

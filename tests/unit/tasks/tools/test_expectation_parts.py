@@ -80,6 +80,18 @@ def test_a_comparison_with_the_champion_looks_at_every_nth_row_of_a_large_table(
     assert seen == [list(range(60)), list(range(0, 60, 5))]
 
 
+def test_checks_of_names_and_types_are_a_part_of_a_single_row_in_a_table_that_is_no_small_one(monkeypatch):
+    checks = [check("column_to_exist", column=name) for name in LARGE.column_names]
+    checks += [check("column_values_to_be_of_type", column="x", type_="float64"), check("column_mean", column="x")]
+    positions = list(range(len(checks)))
+    (whole,) = expectation_parts.parts_of(LARGE, checks, positions, None)
+    monkeypatch.setattr(expectation_parts, "_SLICE_BYTES", 1000)
+    names, mean = expectation_parts.parts_of(LARGE, checks, positions, None)
+    assert (sorted(whole.positions), whole.table.num_rows) == (positions, 60)
+    assert (names.positions, names.table.num_rows) == (positions[:-1], 1)
+    assert (mean.positions, mean.table.column_names) == (positions[-1:], ["x"])
+
+
 def test_a_check_of_a_whole_column_that_does_not_fit_is_refused_and_the_query_of_its_cure_is_not(monkeypatch):
     monkeypatch.setattr(expectation_parts, "FRAME_BYTES", 100)
     monkeypatch.setattr(expectation_parts, "_VALUES_BYTES", 100)
