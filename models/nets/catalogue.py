@@ -311,6 +311,16 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         no_gpu="a naive forecast takes a value of the window as it is",
         continues_window=True,
     ),
+    "smoothing": CatalogueEntry(
+        "models.nets.linear:build_naive",
+        ("series",),
+        {},
+        by_descent=False,
+        unused=_OF_DESCENT | _OF_REFITS,
+        fit="models.training.linear:fit_smoothing",
+        no_gpu="a smoothed forecast is a mean of the window's steps",
+        continues_window=True,
+    ),
     "descriptors": CatalogueEntry(
         "models.nets.descriptors:build",
         ("image",),
@@ -355,13 +365,13 @@ FAMILIES = ("trees", "linear", "mlp")
 """What `auto` of a table chooses from, in the order in which a search tries them."""
 FAMILIES_OF: dict[Kind, tuple[str, ...]] = {
     "table": FAMILIES,
-    "series": ("trees", "linear", "gru", "naive"),
+    "series": ("trees", "linear", "gru", "smoothing"),
     "image": ("descriptors", "resnet"),
 }
 """The same for each kind of data that has a choice."""
 OF_TEXTS = "transformer"
 """A further family of tables with a declared text column: it reads the words, beside the linear scores of n-grams."""
-FALLBACKS = frozenset({"naive"})
+FALLBACKS = frozenset({"naive", "smoothing"})
 """Families that ensembles fall back on whose weights few examples chose."""
 ENSEMBLE = "ensemble"
 """The net of a model that a search joined from several families: see models/training/ensemble.py."""

@@ -19,6 +19,7 @@ from torch import nn
 
 from models.data.feeds import spread_positions
 from models.data.preparation import Preparation
+from models.data.smoothing import smoothing_maps
 from models.data.window_reference import MOST_EXAMPLES, WindowExamples, ridge, seasonal_places
 from models.inputs.numeric.record import NumericInput
 from models.kinds.data_kind import PerDataKind
@@ -43,6 +44,8 @@ _PENALTIES: PerDataKind[Sequence[float]] = {
     "text": (_PENALTY,),
 }
 """Values of `l2` that are tried if the spec has none; of series in units of the mean variance of the inputs."""
+MOST_SMOOTHED = 2_000
+"""Training examples, evenly spread, that choose the rates of exponential smoothing."""
 
 
 def fit_naive(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingResult:
@@ -53,6 +56,16 @@ def fit_naive(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingRe
         StoreError: The disk is full or cannot be written.
     """
     return _fit(job, report, restarts, _Family(build_naive, _naive_fits))
+
+
+def fit_smoothing(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingResult:
+    """Take exponential smoothing with the rates that are best on training, or a naive forecast if it is no worse.
+
+    Raises:
+        UsageError: There are arguments, or no reference forecast.
+        StoreError: The disk is full or cannot be written.
+    """
+    return _fit(job, report, restarts, _Family(build_naive, _smoothed_fits))
 
 
 def fit_linear(job: TrainingJob, report: Report, restarts: int = 0) -> TrainingResult:
@@ -151,12 +164,15 @@ class _Tried(NamedTuple):
     levels: list[float]
     inputs: list[NumericInput]
     back: list[int]
+    season: int | None
+    horizons: list[int]
 
     @classmethod
     def of(cls, preparation: Preparation, metric: str, l2: list[float]) -> _Tried:
         """Return what is tried for the goal's metric."""
-        back = seasonal_places(preparation.season, preparation.required_window)
-        return cls(l2, quantiles_of(preparation.outputs, metric), preparation.numeric, back)
+        season, window = preparation.season, preparation.required_window
+        back, levels = seasonal_places(season, window), quantiles_of(preparation.outputs, metric)
+        return cls(l2, levels, preparation.numeric, back, season, window.horizons)
 
 
 def _window_fits(
@@ -196,19 +212,35 @@ def _naive_fits(
 ) -> Iterator[_WindowFit]:
     """Yield the last value, and where windows hold it the seasonal value, as maps with the weight 1 at that step."""
     del refit
-    num_levels = max(1, len(tried.levels))
-    length, horizons = net.length, np.arange(net.weight.shape[0] // num_levels)
-    for back in [[], tried.back] if tried.back else [[]]:
-        weights = np.zeros((len(horizons), net.weight.shape[1]))
-        if back:
-            weights[horizons, length - 1 - np.array(back)] = 1.0
-        if tried.levels:
-            some = _examples_of(net, train, tried)(torch.from_numpy(spread_positions(len(train), MOST_EXAMPLES)))
-            update = {"kind": "linear", "weights": weights.ravel(), "is_scaled": False}
-            errors = some.errors(net.reference.forecast.model_copy(update=update))
-            weights = np.repeat(weights, num_levels, axis=0)
-            weights[:, -1] += sample_quantiles(errors, tried.levels)
-        yield _WindowFit(torch.from_numpy(weights).float(), 0.0, is_scaled=False, has_companions=False)
+    nothing = np.zeros((len(tried.horizons), net.length))
+    yield _fit_of_map(net, train, tried, nothing)
+    if tried.back:
+        yield _fit_of_map(net, train, tried, np.eye(net.length)[net.length - 1 - np.array(tried.back)])
+
+
+def _smoothed_fits(
+    net: LinearWindow, train: ExampleSet, tried: _Tried, refit: RefitSettings | None
+) -> Iterator[_WindowFit]:
+    """Yield the naive forecasts, and the smoothing that is best on the training examples."""
+    yield from _naive_fits(net, train, tried, refit)
+    some = _examples_of(net, train, tried)(torch.from_numpy(spread_positions(len(train), MOST_SMOOTHED)))
+    relative, change = some.own - some.last, some.change(is_scaled=False)
+    maps = smoothing_maps(net.length, tried.season, tried.horizons)
+    errors = [np.abs(change - relative @ weights.T).mean() for weights in maps]
+    yield _fit_of_map(net, train, tried, maps[int(np.argmin(errors))])
+
+
+def _fit_of_map(net: LinearWindow, train: ExampleSet, tried: _Tried, steps: NDArray[np.float64]) -> _WindowFit:
+    """Return a map of the target's window alone (horizon, step); its quantiles are those of its errors."""
+    weights = np.zeros((len(steps), net.weight.shape[1]))
+    weights[:, : net.length] = steps
+    if tried.levels:
+        some = _examples_of(net, train, tried)(torch.from_numpy(spread_positions(len(train), MOST_EXAMPLES)))
+        update = {"kind": "linear", "weights": weights.ravel(), "is_scaled": False}
+        errors = some.errors(net.reference.forecast.model_copy(update=update))
+        weights = np.repeat(weights, len(tried.levels), axis=0)
+        weights[:, -1] += sample_quantiles(errors, tried.levels)
+    return _WindowFit(torch.from_numpy(weights).float(), 0.0, is_scaled=False, has_companions=False)
 
 
 def _examples_of(net: LinearWindow, train: ExampleSet, tried: _Tried) -> Callable[[torch.Tensor], WindowExamples]:

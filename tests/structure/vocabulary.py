@@ -16,7 +16,7 @@ TASKS = frozenset({"binary", "multiclass", "multilabel", "regression", "quantile
 DATA_KINDS = frozenset({"table", "image", "series", "text"})
 COLUMN_KINDS = frozenset({"numeric", "categorical", "datetime", "fitted"})
 _NETS = {"mlp", "tabm", "gru", "lstm", "decoder", "transformer", "cnn", "resnet"}
-FAMILIES = frozenset({"trees", "linear", "descriptors", "naive", *_NETS})
+FAMILIES = frozenset({"trees", "linear", "descriptors", "naive", "smoothing", *_NETS})
 WORDS = {"task": TASKS, "data kind": DATA_KINDS, "kind of column": COLUMN_KINDS, "family": FAMILIES}
 
 SHAPES = frozenset({"window", "characters", "pixels", "texts", "ngrams", "series"})

@@ -166,6 +166,36 @@ def test_a_naive_forecast_is_the_one_that_a_model_must_beat(run_prepare, make_sp
     assert result.members == {}
 
 
+def _smoothing_job(run_prepare, make_spec, series, folder, values):
+    window, split = {"length": 30, "horizon": [1, 3], "season": 12}, {"by": "time", "column": "t"}
+    prepared, _ = run_prepare(series.set_column(1, "y", [values]), make_spec(kind="series", window=window, split=split))
+    (folder / "tensors").mkdir()
+    return TrainingJob(
+        folder=folder / "job",
+        prepared=prepared,
+        tensors=write_tensors(prepared, folder / "tensors"),
+        project=folder,
+        model=Model(net="smoothing"),
+        train=Train(),
+        metric="mae",
+        direction="minimize",
+    )
+
+
+def test_smoothing_forecasts_a_noisy_season_better_than_the_naive_forecasts(run_prepare, make_spec, series, tmp_path):
+    rng = np.random.default_rng(0)
+    values = np.tile(rng.normal(size=12), 10) + np.cumsum(rng.normal(0, 0.05, 120)) + rng.normal(0, 0.5, 120)
+    job = _smoothing_job(run_prepare, make_spec, series, tmp_path, values)
+    naive = job.model_copy(update={"folder": tmp_path / "naive", "model": Model(net="naive")})
+    assert run_job(job).value < 0.9 * run_job(naive).value
+
+
+def test_smoothing_leaves_a_random_walk_its_last_value(run_prepare, make_spec, series, tmp_path):
+    job = _smoothing_job(run_prepare, make_spec, series, tmp_path, np.cumsum(np.random.default_rng(1).normal(size=120)))
+    naive = job.model_copy(update={"folder": tmp_path / "naive", "model": Model(net="naive")})
+    assert run_job(job).value == pytest.approx(run_job(naive).value, rel=0.02)
+
+
 def test_a_refit_of_series_keeps_the_penalty_that_validation_chose(series_job, monkeypatch):
     monkeypatch.setitem(linear._PENALTIES, "series", (1e-2, 1000.0))
     job = series_job.model_copy(update={"model": Model(net="linear"), "train": Train()})
