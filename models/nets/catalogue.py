@@ -6,7 +6,7 @@ This module does not import torch: the process that plans a search reads the spa
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, NamedTuple, get_args
 
@@ -122,6 +122,16 @@ class CatalogueEntry:
         return [*named, *(functions[part] for part in parts)]
 
 
+_OF_WINDOW = CatalogueEntry(
+    "models.nets.linear:build_naive",
+    ("series",),
+    {},
+    by_descent=False,
+    unused=_OF_DESCENT | _OF_REFITS,
+    fit="models.training.linear:fit_naive",
+    no_gpu="it is a mean of steps of the window",
+    continues_window=True,
+)
 CATALOGUE: dict[str, CatalogueEntry] = {
     "mlp": CatalogueEntry(
         "models.nets.mlp:build",
@@ -301,26 +311,8 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         continues_window=True,
         bag_s=BAG_S,
     ),
-    "naive": CatalogueEntry(
-        "models.nets.linear:build_naive",
-        ("series",),
-        {},
-        by_descent=False,
-        unused=_OF_DESCENT | _OF_REFITS,
-        fit="models.training.linear:fit_naive",
-        no_gpu="a naive forecast takes a value of the window as it is",
-        continues_window=True,
-    ),
-    "smoothing": CatalogueEntry(
-        "models.nets.linear:build_naive",
-        ("series",),
-        {},
-        by_descent=False,
-        unused=_OF_DESCENT | _OF_REFITS,
-        fit="models.training.linear:fit_smoothing",
-        no_gpu="a smoothed forecast is a mean of the window's steps",
-        continues_window=True,
-    ),
+    "naive": _OF_WINDOW,
+    "smoothing": replace(_OF_WINDOW, fit="models.training.linear:fit_smoothing"),
     "descriptors": CatalogueEntry(
         "models.nets.descriptors:build",
         ("image",),

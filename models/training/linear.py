@@ -19,7 +19,6 @@ from torch import nn
 
 from models.data.feeds import spread_positions
 from models.data.preparation import Preparation
-from models.data.smoothing import smoothing_maps
 from models.data.window_reference import MOST_EXAMPLES, WindowExamples, ridge, seasonal_places
 from models.inputs.numeric.record import NumericInput
 from models.kinds.data_kind import PerDataKind
@@ -31,6 +30,7 @@ from models.nets.sizes import Sizes
 from models.training.batches.example_set import ExampleSet
 from models.training.batches.examples import LARGEST_PASS
 from models.training.convex.fit import ConvexFit, evaluate, minimise, settings_of
+from models.training.convex.smoothing import smoothing_maps
 from models.training.job import COMPANIONS, RefitSettings, TrainingJob, TrainingResult
 from models.training.loop import Report
 from models.training.model_choice import is_better

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from models.data.smoothing import smoothing_maps
+from models.training.convex.smoothing import smoothing_maps
 
 
 @pytest.mark.parametrize("season", [None, 4])
