@@ -18,10 +18,11 @@ import pytest
 
 from models.pipeline.keys import CodeReader
 from models.pipeline.steps import STEPS
+from models.report import style
 from tasks.host import database, memory, stores
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import embedded_store
-from tests import shared_stores
+from tests import rewritten, shared_stores
 from tests.environment import forget_the_user
 from tests.preloaded import remember_databases, remember_operators, remember_ours
 from tests.shared_stores import made_once
@@ -72,13 +73,18 @@ def pytest_configure(config: pytest.Config) -> None:
     if "gpu" not in config.option.markexpr or "not gpu" in config.option.markexpr:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     gc.set_threshold(*COLLECT)
+    style.LAYOUT = None  # nobody looks at pictures of loops, and margins are half of what one costs
     memory.WORTH_MB = HUGE_MB
     remember_ours()
     remember_databases()
     from hypothesis import settings
+    from hypothesis.internal.conjecture import providers
 
-    # No test fails because the machine is busy, and each day draws the same examples.
+    # No test fails because the machine is busy, and each day draws the same examples: none of the constants of those
+    # of our modules that a worker happens to have imported (to read them took each worker of a fresh clone 5 CPU-s).
     is_soak = "FAULT_SEED" in os.environ
+    if not is_soak:
+        providers.is_local_module_file = lambda _: False
     examples = 300 if is_soak else 20 if "not wide" in config.option.markexpr else 50
     settings.register_profile("loopline", deadline=None, derandomize=not is_soak, max_examples=examples)
     settings.load_profile("loopline")
@@ -90,6 +96,7 @@ def pytest_xdist_setupnodes(config: pytest.Config) -> None:
     if config.args == [WHOLE]:
         base = config._tmp_path_factory.getbasetemp()  # type: ignore[attr-defined]
         config.add_cleanup(shared_stores.begin(base / SHARED))
+        config.add_cleanup(rewritten.begin(ROOT / WHOLE))
 
 
 @pytest.hookimpl(wrapper=True)
@@ -166,6 +173,12 @@ def _own_environment() -> Iterator[None]:
         for key in after.keys() - before.keys():
             del os.environ[key]
         os.environ.update(before.items() - after.items())
+
+
+@pytest.fixture
+def margins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures have the margins of a user's: for the tests of pictures."""
+    monkeypatch.setattr(style, "LAYOUT", "constrained")
 
 
 @pytest.fixture(scope="session")

@@ -25,22 +25,30 @@ from typing import Any
 from models.distributed.forkserver import OF_RANKS, PRELOAD
 
 LIBRARIES = (
+    "PIL.BmpImagePlugin",
+    "PIL.GifImagePlugin",
+    "PIL.JpegImagePlugin",
+    "PIL.PpmImagePlugin",
     "alembic.command",
+    "alembic.config",
     "anyio._backends._asyncio",
     "configobj",
     "deltalake",
     "great_expectations",
     "lightgbm",
     "matplotlib.pyplot",
+    "mlflow.db",
     "mlflow.onnx",
     "mlflow.pyfunc",
     "mlflow.store.model_registry.sqlalchemy_workspace_store",
     "mlflow.store.tracking.sqlalchemy_workspace_store",
+    "mlflow.utils.search_logged_model_utils",
     "onnx",
     "onnxruntime.quantization",
     "onnxscript",
     "optuna.importance",
     "pandas",
+    "pandas.core.methods.to_dict",
     "pyarrow.dataset",
     "safetensors.numpy",
     "scipy.stats",
@@ -212,10 +220,15 @@ def _draw_once() -> None:
 
 
 def _compile_pages_once() -> None:
+    from models.report.overview_page import FILTERS
     from models.report.pages import environment
 
-    for name in ("card.html.j2", "page.html.j2", "parts.html.j2", "validation.html.j2"):
-        environment().get_template(name)
+    for name in ("card", "page", "parts", "validation"):
+        environment(()).get_template(f"{name}.html.j2")
+    overview = environment(tuple(FILTERS.items()))
+    for name in overview.list_templates():
+        if name.startswith("overview/"):
+            overview.get_template(name)
 
 
 def _export_once() -> None:

@@ -9,6 +9,8 @@ import pytest
 from models.report.backtest_figures import loops_over_time, metric_over_time, regrets, spent
 from tests.synthetic_past import made_backtest
 
+pytestmark = pytest.mark.usefixtures("margins")
+
 PICTURES = (metric_over_time, loops_over_time, regrets, spent)
 
 

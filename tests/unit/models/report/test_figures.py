@@ -10,6 +10,8 @@ from models.judge.verdict import Difference, Estimate, Slice, Verdict
 from models.project_spec.blocks import Judge
 from models.report import figures
 
+pytestmark = pytest.mark.usefixtures("margins")
+
 RNG = np.random.default_rng(0)
 BINARY = RNG.integers(0, 2, 300)
 CHANCE = np.clip(BINARY * 0.3 + RNG.random(300) * 0.7, 0, 1)

@@ -5,6 +5,8 @@ import pytest
 
 from models.report import output_figures
 
+pytestmark = pytest.mark.usefixtures("margins")
+
 rng = np.random.default_rng(0)
 TRUE = rng.normal(size=(300, 2))
 PREDICTED = TRUE + rng.normal(size=(300, 2))

@@ -1,8 +1,11 @@
 """Pictures are drawn the same way every time and leave matplotlib as they found it."""
 
 import matplotlib as mpl
+import pytest
 
 from models.report.style import DASHES, MODEL_LOOKS, PALETTE, draw, look, shorten
+
+pytestmark = pytest.mark.usefixtures("margins")
 
 
 def paint(figure):

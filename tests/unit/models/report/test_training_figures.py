@@ -6,6 +6,8 @@ import pytest
 
 from models.report import training_figures
 
+pytestmark = pytest.mark.usefixtures("margins")
+
 
 def text_of(svg):
     root = ElementTree.fromstring(svg)
