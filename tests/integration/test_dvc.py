@@ -7,9 +7,11 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from models.errors import StoreError
+from models.sources.read import write_table
 from tasks.host.workspace import Project, Workspace
 from tasks.tools import dvc_remote, dvc_repo, dvc_view
 from tests import warm
@@ -85,6 +87,23 @@ def test_after_a_commit_the_status_is_clean_and_a_change_is_seen(place: Workspac
     second = dvc_repo.commit(project, "tiny-1")
     assert second["raw"] != first["raw"]
     assert status(place.root) == {}
+
+
+def test_linked_data_lies_on_the_disk_once_and_a_later_ingest_leaves_the_version(
+    workspace: Workspace, make_project: MakeProject
+) -> None:
+    project = make_project("tiny")
+    write_data(project)
+    (workspace.root / ".dvc").mkdir()
+    (workspace.root / ".dvc" / "config").write_text("[cache]\n    type = hardlink,copy\n")
+    raw = dvc_repo.commit(project, "tiny-1")["raw"]
+    cached = dvc_view.cached_file(project, str(raw), "raw.parquet")
+    assert cached is not None
+    assert cached.samefile(project.raw)
+    write_table(pa.table({"x": [1]}), project.raw)
+    assert cached.read_text() == "data"
+    assert dvc_repo.commit(project, "tiny-2")["raw"] != raw
+    assert status(workspace.root) == {}
 
 
 def test_dvcs_own_commands_show_what_a_loop_reached(place: Workspace, make_project: MakeProject) -> None:
