@@ -32,3 +32,13 @@ def test_the_deviation_has_the_bits_of_numpy(monkeypatch):
             numbers[:num].std() for num in (3, 150, 5_001)
         ]
     assert np.isnan(scratch.deviation(np.r_[numbers, np.nan]))
+
+
+def test_a_table_with_more_columns_than_files_is_itself(tmp_path):
+    texts = pa.array(["a", None, "b"] * 3)
+    columns = {f"x{place}": texts.dictionary_encode() if place % 2 else pa.array(range(9)) for place in range(70)}
+    for num in (0, 1, 32, 70):
+        table = pa.table(dict([*columns.items()][:num])).replace_schema_metadata({"who": "me"})
+        mapped = scratch.mapped(iter(table.to_batches(4)), table.schema, tmp_path)
+        assert mapped.equals(table, check_metadata=True)
+    assert not [*tmp_path.iterdir()]
