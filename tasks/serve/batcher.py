@@ -1,9 +1,9 @@
 """Dynamic batching and backpressure: a quick call runs in the event loop; a slow one queues for the batch thread.
 
 There is no batching timer: the thread takes all calls that queued for a model while it was busy as one batch, and the
-event loop those that are there in the same turn, so a single call never waits for others. Models take turns. A call in
-the event loop saves the hand-over to the thread (0.1 ms), but blocks other requests while it runs, so only quick calls
-run there.
+event loop the quick ones, once a turn brings no further one; so a single call never waits for others. Models take
+turns. A call in the event loop saves the hand-over to the thread (0.1 ms), but blocks other requests while it runs, so
+only quick calls run there.
 """
 
 from __future__ import annotations
@@ -25,8 +25,10 @@ from models.serving import http_errors
 
 INLINE_MS = 0.5
 ALONE_CALLS = 16
-"""Quick calls that are answered at once after one that nothing joined: to wait for the turn's end costs 10 us."""
+"""Quick calls that are answered at once after one that nothing joined: it waited two turns of the loop for nothing."""
 INLINE_ROWS: PerDataKind[int] = {"table": 64, "image": 64, "series": 64, "text": 0}
+MOST_JOINED = 64
+"""So many quick calls wait for no further turn of the event loop."""
 MOST_ROWS = 256
 """Maximum rows of a batch: with more rows a call of a small model takes longer and saves little per row."""
 MOST_WAITING = 256
@@ -86,7 +88,7 @@ class DynamicBatcher:
         waiting = QueuedCall(served, feed, rows, deadline, loop.create_future())
         if is_quick:
             if not self._quick:
-                loop.call_soon(self._answer_quick)
+                loop.call_soon(self._answer_quick, 0)
             self._quick.setdefault(served, deque()).append(waiting)
             return await waiting.future
         self._enter(waiting)
@@ -114,10 +116,14 @@ class DynamicBatcher:
         if self._thread is not None:
             self._thread.join(STUCK_S)
 
-    def _answer_quick(self) -> None:
-        """Answer the quick calls of this turn of the event loop, those of a model together."""
+    def _answer_quick(self, num_before: int) -> None:
+        """Answer the quick calls, those of a model together, once a turn of the event loop brought no further one."""
+        num_calls = sum(map(len, self._quick.values()))
+        if num_before < num_calls < MOST_JOINED:
+            asyncio.get_running_loop().call_soon(self._answer_quick, num_calls)
+            return
         queues, self._quick = self._quick, {}
-        self._num_alone = ALONE_CALLS if sum(map(len, queues.values())) == 1 else 0
+        self._num_alone = ALONE_CALLS if num_calls == 1 else 0
         for served, queue in queues.items():
             while queue:
                 for call, outcome in _outcomes(_batch(queue, INLINE_ROWS[served.preparation.kind])):
