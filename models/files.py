@@ -202,6 +202,7 @@ class Hashes:
         if self._changed:
             with contextlib.suppress(OSError, StoreError):
                 write_text(self._path, json.dumps(self._known))
+            self._changed = False
 
     def _of_file(self, path: Path) -> str:
         stat = path.stat()

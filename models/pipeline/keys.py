@@ -116,18 +116,23 @@ class CodeReader:
         self._own_files = set(self._own.values())
         self._parts: dict[str, Parts] = {}
         self._own_reads: dict[str, tuple[str, list[str]]] = {}  # a file's fingerprint, and the own files it imports
+        self._own_paths: dict[str, Path] = {}
         self._of_own: dict[tuple[tuple[str, ...], tuple[Path, ...]], Parts] = {}
 
     def own_file(self, module: str) -> Path | None:
         """Return the file of an own module by its dotted name, or None."""
-        path = self._own.get(module)
-        return Path(path) if path else None
+        if module in self._own and module not in self._own_paths:
+            self._own_paths[module] = Path(self._own[module])
+        return self._own_paths.get(module)
 
     def save(self) -> None:
         """Save the memory; a failure is harmless and only costs time later."""
+        if not self._changed or not self._path:
+            return
+        self._changed = False
         own = {file: self._memory[file] for file in self._own_files & self._memory.keys()}
         for path, memory in ((self._path, self._memory), (not sys.dont_write_bytecode and _beside_bytecode(), own)):
-            if self._changed and self._path and path:
+            if path:
                 with contextlib.suppress(OSError, StoreError):
                     write_text(path, json.dumps(memory))
 

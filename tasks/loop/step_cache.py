@@ -10,8 +10,7 @@ from typing import Any, NamedTuple
 
 from models.errors import StoreError, UsageError
 from models.files import Hashes
-from models.nets.catalogue import row_of
-from models.pipeline.keys import CodeReader, Parts, declared, key_of, library_parts, spec_parts
+from models.pipeline.keys import CodeReader, Parts, declared, key_of, library_parts
 from models.pipeline.records import StepRecord
 from models.pipeline.steps import BY_NAME, STEPS, External, PlannedStep, Step, plan
 from models.project_spec import own_reads
@@ -19,16 +18,12 @@ from models.project_spec.blocks import Spec
 from models.project_spec.own_reads import Reads
 from models.project_spec.references import (
     ALIASES,
-    OWN_PACKAGES,
-    is_own_code,
-    sort_of_net,
     source_file,
     weights_file,
 )
 from models.serving.registry import RegisteredVersion
 from models.sources.schemes import scheme_of
 from models.sources.source import Source
-from models.training.families import families_of
 from tasks.gc.retention import DAY_S, keep_days
 from tasks.host import database
 from tasks.host.object_store import DamagedError, object_store
@@ -36,6 +31,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.loop.champion_parts import BEST_RIVAL, EQUAL_ROWS, RIVAL, Rival, equal_rows_parts, rival_parts
 from tasks.loop.inputs import Input, Inputs
 from tasks.loop.own_inputs import OwnInputs
+from tasks.loop.spec_code import StepCode, code_of
 from tasks.mlflow import registry_reader
 from tasks.state import shared_files
 from tasks.state.feedback import FeedbackSummary, feedback_of
@@ -104,7 +100,7 @@ class StepCache:
         store = object_store()
         keep_s = keep_days() * DAY_S
         self._is_onlooker = recorded is not None
-        self._named_code: dict[Step, list[str]] = {}
+        self._spec_code = code_of(spec, project.spec_path)
         self._named = recorded.named.get(spec.name) if recorded else None
         self.store = StepStore(store, self.state, self.records, self.hashes, keep_s) if store else None
 
@@ -202,42 +198,22 @@ class StepCache:
 
     def own_parts(self, step: Step) -> Parts:
         """Return the key parts other than the step's inputs: the spec, the code and the libraries."""
-        files = self._code_files(step)
-        spec = spec_parts(self._document, step.reads)
+        settings, named = self._spec_code.settings(step), self._code_of(step)
         return {
-            **spec,
-            **self._argument_files(spec),
-            **(self._declared_files() if self._has_own_code(step) else {}),
-            **self.code.parts(step.code, files, self._packages(step)),
-            **library_parts([*step.libraries, *self._libraries(step)]),
+            **settings,
+            **self._argument_files(settings),
+            **(self._declared_files() if named.has_own else {}),
+            **self.code.parts(step.code, self._code_files(step), named.packages),
+            **library_parts([*step.libraries, *self._spec_code.libraries(step)]),
         }
 
-    def _libraries(self, step: Step) -> list[str]:
-        """Return the libraries of the families, for a step that runs their code."""
-        return [library for net in self._families(step) for library in row_of(net).libraries]
-
-    def _families(self, step: Step) -> tuple[str, ...]:
-        return self._nets if step.family else ()
-
-    @cached_property
-    def _nets(self) -> tuple[str, ...]:
-        return families_of(self.spec)
+    def _code_of(self, step: Step) -> StepCode:
+        return self._spec_code.code(step, has_feedback="feedback" in step.external and self.feedback is not None)
 
     def _code_files(self, step: Step) -> list[Path]:
-        """Return the files of own code; of an estimator's library the version counts, and not its hundreds of files."""
-        names = [name for name in self._references(step) if sort_of_net(name) != "class"]
-        files = (
-            self.code.own_file(name.rpartition(":")[0]) or source_file(name, self.project.folder) for name in names
-        )
+        sources, folder = self._code_of(step).sources, self.project.folder
+        files = (self.code.own_file(name.rpartition(":")[0]) or source_file(name, folder) for name in sources)
         return [path for path in files if path]
-
-    def _packages(self, step: Step) -> set[str]:
-        """Return the packages that the code references of a step name."""
-        modules = [name.rpartition(":")[0] for name in self._references(step)]
-        return {module.partition(".")[0] for module in modules if not module.endswith(".py")} - {*OWN_PACKAGES}
-
-    def _has_own_code(self, step: Step) -> bool:
-        return any(name.partition(".")[0] not in OWN_PACKAGES for name in self._references(step))
 
     def _declared_files(self) -> Parts:
         """Return the content hash of each file and folder that `reads` names; None if it went away."""
@@ -265,7 +241,7 @@ class StepCache:
         parts = self.parts(step, records)
         record = self.records.of_parts(step.name, parts)
         if (
-            self._has_own_code(step)
+            self._code_of(step).has_own
             if record is None
             else record.parts != parts and declared(record.parts) != record.parts
         ):
@@ -368,17 +344,6 @@ class StepCache:
         self.hashes.save()
         self.code.save()
 
-    def _references(self, step: Step) -> list[str]:
-        """Return the references to code that a step runs: those in the spec, and those of its families."""
-        if step not in self._named_code:
-            # what takes labelled predictions checks them, by own classes of expectations too
-            checked = BY_NAME["validate-raw"].references if "feedback" in step.external and self.feedback else ()
-            names = [text for path in (*step.references, *checked) for text in _strings_at(self._document, path)]
-            for net in self._families(step):
-                names += [net, *row_of(net).code(step.family)]
-            self._named_code[step] = [name for name in names if is_own_code(name)]
-        return self._named_code[step]
-
     def _source(self, step: Step, *_: Any) -> Parts:
         """Return what the source holds now; who looks at many projects asks no source, and takes the last ingest's."""
         source = self.spec.data.source
@@ -425,10 +390,6 @@ class StepCache:
         return path
 
     @cached_property
-    def _document(self) -> dict[str, Any]:
-        return self.spec.model_dump(mode="json")
-
-    @cached_property
     def feedback(self) -> FeedbackSummary | None:
         """The labelled predictions that join the dataset; None if there are none or the spec does not use them."""
         if not self.spec.retrain.feedback or self.spec.data.kind in ("series", "text"):
@@ -447,15 +408,3 @@ class StepCache:
         if data.expectations:
             rows_of += f", expected {key_of(data.model_dump(mode='json', include={'expectations'}))[:8]}"
         return {"feedback:labelled predictions": f"{self.feedback.rows} ({self.feedback.digest}) for {rows_of}"}
-
-
-def _strings_at(document: Any, path: str) -> list[str]:
-    block, _, last = path.rpartition(".")
-    parts = _at(document, block)
-    return [str(_at(part, last) or "") for part in (parts if isinstance(parts, list) else [parts])]
-
-
-def _at(document: Any, path: str) -> Any:
-    for key in path.split("."):
-        document = document.get(key) if isinstance(document, Mapping) else None
-    return document
