@@ -14,7 +14,6 @@ import numpy as np
 from models.files import write_text
 from models.inference import portable
 from models.inference.portable import COLUMN, LABELS, MODEL_FILE
-from tasks.mlflow import provenance
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -57,9 +56,6 @@ def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], m
     loaded_by = {"loader_module": _write_code(folder / CODE), "code": CODE, "config": {COLUMN: ""}}
     described.flavors["python_function"] |= loaded_by
     described.save(str(folder / "MLmodel"))
-    diff = provenance.code_version()["diff"]
-    if diff:
-        write_text(folder / "uncommitted.diff", diff)
     return folder
 
 

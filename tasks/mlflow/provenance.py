@@ -1,4 +1,4 @@
-"""The provenance of a model, from which it can be rebuilt: commit, uncommitted changes, lock file."""
+"""The provenance of a model, from which it can be rebuilt: version, commits, uncommitted changes, lock file."""
 
 from __future__ import annotations
 
@@ -7,38 +7,41 @@ import hashlib
 import subprocess
 from pathlib import Path
 
+from models.installation import version_of
 from tasks.host.workspace import CLONE
 
 GIT_TIMEOUT_S = 20
+NO_GIT = {"commit": "", "diff": ""}
 
 
 def code_version(folder: Path = CLONE) -> dict[str, str]:
-    """Return `commit` (empty outside git), `diff` (uncommitted changes as text), `lock` (SHA-256 of the lock file)."""
+    """Return Loopline's `version`, `lock` (SHA-256 of the lock file), and in a clone what `_state` returns."""
     top = _git(folder, "rev-parse", "--show-toplevel").strip()
     # An environment that holds an installed Loopline may lie in a team's repository, whose commit is not Loopline's.
-    commit = _git(folder, "rev-parse", "HEAD").strip() if top and Path(top) == folder.resolve() else ""
-    diff = (
-        _git(
-            folder,
-            "diff",
-            "HEAD",
-            "--no-color",
-            "--",
-            "flows",
-            "tasks",
-            "models",
-            "projects",
-            "pyproject.toml",
-        )
-        if commit
-        else ""
-    )
+    is_clone = bool(top) and Path(top) == folder.resolve()
     lock = CLONE / "requirements.lock"
     return {
-        "commit": commit,
-        "diff": diff,
+        "version": version_of("loopline"),
         "lock": hashlib.sha256(lock.read_bytes()).hexdigest() if lock.exists() else "",
+        **(_state(folder, "flows", "tasks", "models", "projects", "pyproject.toml") if is_clone else NO_GIT),
     }
+
+
+def project_version(folder: Path) -> dict[str, str]:
+    """Return the commit of the repository that holds a project, and the uncommitted changes in the project's folder."""
+    return _state(folder, ".")
+
+
+def _state(folder: Path, *parts: str) -> dict[str, str]:
+    """Return `commit` (empty outside git) and `diff` (uncommitted changes of the parts as text)."""
+    commit = _git(folder, "rev-parse", "HEAD").strip()
+    diff = _git(folder, "diff", "HEAD", "--no-color", "--", *parts) if commit else ""
+    return {"commit": commit, "diff": diff}
+
+
+def diff_of(code: dict[str, str], project: dict[str, str]) -> str:
+    """Return all uncommitted changes; in a clone the code's hold those of its projects."""
+    return code["diff"] + (project["diff"] if project["commit"] != code["commit"] else "")
 
 
 def source_tags(folder: Path) -> dict[str, str]:
@@ -58,9 +61,9 @@ def source_tags(folder: Path) -> dict[str, str]:
 
 
 def shown(code: dict[str, str]) -> str:
-    """Return the code's version in one line: the commit, with the hash of the uncommitted changes."""
+    """Return a version in one line: the commit, with the hash of the uncommitted changes; else Loopline's own."""
     if not code["commit"]:
-        return "not in git"
+        return code.get("version") or "not in git"
     dirty = f"+{hashlib.sha256(code['diff'].encode()).hexdigest()[:12]}" if code["diff"] else ""
     return code["commit"] + dirty
 

@@ -329,7 +329,8 @@ def _provenance(loop: Loop, trained: dict[str, Any], search: dict[str, Any]) -> 
     return {
         "loop": loop.id,
         "asked for by": loop.trigger,
-        "code": provenance.shown(code),
+        "Loopline": provenance.shown(code),
+        "project": provenance.shown(provenance.project_version(loop.project.folder)),
         "lock file": code["lock"][:16],
         "weights": trained["weights_sha256"],
         "seed": loop.spec.train.seed,

@@ -125,6 +125,7 @@ def _tags(loop: Loop, inputs: Inputs, files: dict[str, Path]) -> dict[str, str]:
         "loopline.target": loop.spec.data.target_name,
         "loopline.spec": key_of(loop.spec.model_dump(mode="json")),
         "loopline.code": provenance.shown(code),
+        "loopline.project_code": provenance.shown(provenance.project_version(loop.project.folder)),
         "loopline.lock": code["lock"],
         "loopline.study": str(searched.get("study", "")),
         "loopline.params": json.dumps(searched.get("params", {})),
@@ -169,6 +170,9 @@ def _log_model(
                 return str(model.model_id)
         metadata = {"loopline.loop_id": loop.id, "loopline.project": loop.spec.name}
         onnx_model(model_folder, files, inputs["export"].result, metadata)
+        project = provenance.project_version(loop.project.folder)
+        if diff := provenance.diff_of(provenance.code_version(), project):
+            write_text(model_folder / "uncommitted.diff", diff)
         logged = store.create_logged_model(
             experiment,
             name=loop.spec.name,

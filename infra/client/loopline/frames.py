@@ -90,8 +90,8 @@ def as_file(frame: Any) -> Iterator[tuple[str, Callable[[str], Any] | None]]:
         try:
             library.write(frame, path)
         except ImportError as error:
-            cure = "install pyarrow beside it, such as by `pip install pyarrow`"
-            raise LooplineError(f"frame: cannot be written as Parquet ({error}): {cure}") from error
+            cure = "install it beside the frame's library, such as by `pip install pyarrow`, or give a path"
+            raise LooplineError(f"frame: cannot be written as Parquet without pyarrow: {cure}") from error
         except Exception as error:
             reason = " ".join(str(error).split())
             raise LooplineError(

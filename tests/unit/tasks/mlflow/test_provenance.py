@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from models.installation import version_of
 from tasks.mlflow import provenance
-from tasks.mlflow.provenance import code_version, shown
+from tasks.mlflow.provenance import code_version, diff_of, project_version, shown
 
 
 def git(folder: Path, *arguments: str) -> str:
@@ -47,16 +48,23 @@ def test_the_diff_rebuilds_the_code(repository: Path) -> None:
     assert (repository / "models" / "net.py").read_text() == "x = 2\n"
 
 
-def test_outside_git_is_told_so(tmp_path: Path) -> None:
+def test_outside_git_is_the_version_of_loopline_and_no_commit_of_a_project(tmp_path: Path) -> None:
     code = code_version(tmp_path)
     assert (code["commit"], code["diff"]) == ("", "")
-    assert shown(code) == "not in git"
+    assert shown(code) == version_of("loopline")
+    assert shown(project_version(tmp_path)) == "not in git"
 
 
 def test_the_commit_of_a_team_is_not_that_of_a_loopline_below_it(repository: Path) -> None:
     program = repository / ".venv" / "program"
     program.mkdir(parents=True)
     assert code_version(program)["commit"] == ""
+    (repository / "models" / "net.py").write_text("x = 2\n")
+    project = project_version(repository / "models")
+    assert project["commit"] == git(repository, "rev-parse", "HEAD")
+    assert diff_of(code_version(program), project) == project["diff"], "what the team did not commit is kept"
+    code = code_version(repository)
+    assert diff_of(code, project) == code["diff"], "a clone's own project is not there twice"
 
 
 def test_without_the_git_program(repository: Path, monkeypatch: pytest.MonkeyPatch) -> None:

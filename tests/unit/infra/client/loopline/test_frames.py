@@ -126,7 +126,8 @@ def test_what_is_no_frame_is_one_line_with_its_cure(frame: Any, message: str) ->
 def test_pandas_without_pyarrow_is_told_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     monkeypatch.setitem(sys.modules, "fastparquet", None)
-    with pytest.raises(LooplineError, match="install pyarrow"), as_file(pd.DataFrame({"x": [1]})):
+    message = r"^frame: [^\n]*`pip install pyarrow`[^\n]*$"
+    with pytest.raises(LooplineError, match=message), as_file(pd.DataFrame({"x": [1]})):
         pass
 
 
