@@ -88,7 +88,7 @@ def drafted(workspace: Workspace, name: str, data: str | None, target: str | Non
     if data is None:
         raise click.UsageError("--dry-run shows what is guessed of --from FILE: an example is copied as it is")
     origin = read_origin(workspace, data, sql)
-    return draft(origin, name, target, origin.source)[0][SPEC_FILE]
+    return draft(origin, name, target, origin.source)[SPEC_FILE]
 
 
 def scaffolded(

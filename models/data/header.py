@@ -19,6 +19,7 @@ def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) ->
         "data.text.column" if data.kind == "text" else "data.target": data.targets,
         "data.id": [data.id] if data.id else [],
         "data.na_is_text": data.na_is_text,
+        "data.dates": list(data.dates),
         "data.weight": [data.weight] if data.weight else [],
         "data.split.column": [data.split.column] if data.split.column else [],
         "data.features.columns": features.columns or [],

@@ -154,6 +154,7 @@ class Preparation(FrozenModel):
         default_factory=dict, exclude=True, repr=False, description="By column; stored in a file of its own."
     )
     na_is_text: list[str] = Field(default_factory=list, description="See the key of the spec's block `data`.")
+    dates: dict[str, str] = Field(default_factory=dict, description="See the key of the spec's block `data`.")
     window: Window | None = None
     series: SeriesInput | None = None
     reference: WindowReference | None = None

@@ -236,6 +236,7 @@ def _fit(
         lookups=learnt.files.lookups,
         transform=learnt.files.transform,
         na_is_text=data.na_is_text,
+        dates=data.dates,
         window=data.window,
         rows=rows.counts(),
         left_out=columns.left_out,

@@ -19,6 +19,7 @@ from models.data.series import SeriesRows, StepNames, series_rows, window_ends
 from models.errors import DataError, TrainingError
 from models.feedback.columns import INPUT, RAW
 from models.inference import arrow_columns
+from models.inference.dates import with_dates
 from models.inference.loaded_model import LoadedModel, input_schema
 from models.inference.names import scores_of
 from models.inference.portable import LABELS
@@ -238,16 +239,25 @@ def _batches(reading: ReadOptions, files: Sequence[Path], columns: Sequence[str]
     """
     size, num_batches = _part_rows(reading.preparation), 0
     try:
-        for rows in row_batches(files, reading.types, size, reading.folder, reading.preparation.na_is_text):
+        for rows in _read(reading, files, reading.types, size):
             yield rows
             num_batches += 1
     except DataError:
         if reading.data.features.make:
             raise
         as_text = {**reading.types, **dict.fromkeys(columns, pa.string())}
-        yield from itertools.islice(
-            row_batches(files, as_text, size, reading.folder, reading.preparation.na_is_text), num_batches, None
-        )
+        yield from itertools.islice(_read(reading, files, as_text, size), num_batches, None)
+
+
+def _read(
+    reading: ReadOptions, files: Sequence[Path], types: Mapping[str, pa.DataType], size: int
+) -> Iterator[pa.Table]:
+    """Yield rows of files as a source gives them, with dates as times."""
+    dates, first_row = reading.preparation.dates, 1
+    types = {**types, **dict.fromkeys(dates, pa.string())}
+    for rows in row_batches(files, types, size, reading.folder, reading.preparation.na_is_text):
+        yield with_dates(rows, dates, first_row)
+        first_row += rows.num_rows
 
 
 def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tuple[pa.Table, pa.Table]]:
@@ -273,7 +283,7 @@ def _featured(reading: ReadOptions, batches: Iterator[pa.Table]) -> Iterator[tup
 
 
 def _windows(reading: ReadOptions, files: Sequence[Path], display_name: str) -> Iterator[tuple[pa.Table, Feed]]:
-    tables = list(row_batches(files, reading.types, PART_ROWS, reading.folder, reading.preparation.na_is_text))
+    tables = list(_read(reading, files, reading.types, PART_ROWS))
     if not tables:
         return
     whole, preparation, schema = concatenated(tables), reading.preparation, SeriesSchema(reading.preparation)

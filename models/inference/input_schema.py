@@ -7,6 +7,7 @@ import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ParamSpec, TypeVar
 
 import numpy as np
@@ -69,6 +70,7 @@ class InputSchema(ABC):
 
     `columns`: the columns that a row must have. `keys`: those of them that may not be missing. `numbers`: those
     that hold numbers. `inputs`: the tensors of a request. `na_is_text`: the columns of a CSV in which NA is a text.
+    `dates`: the forms of dates, by column.
     """
 
     columns: list[str]
@@ -76,6 +78,7 @@ class InputSchema(ABC):
     numbers: list[str]
     inputs: list[TensorSpec]
     na_is_text: Sequence[str] = ()
+    dates: Mapping[str, str] = MappingProxyType({})
 
     def from_records(self, records: Sequence[Any]) -> InputRows:
         """Return rows from objects `[{"a": 1}, ...]`, each with every input column of the model."""

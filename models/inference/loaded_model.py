@@ -209,5 +209,5 @@ def _blank(port: TensorSpec) -> np.ndarray:
 def input_schema(preparation: Preparation) -> InputSchema:
     """Return what a version with this preparation takes."""
     schema = _SCHEMAS[preparation.kind](preparation)
-    schema.na_is_text = preparation.na_is_text
+    schema.na_is_text, schema.dates = preparation.na_is_text, preparation.dates
     return schema

@@ -146,6 +146,32 @@ def moments(values: Sequence[Any], name: str, first: int = 1) -> np.ndarray:
     return np.array(_complete(seconds, values, name, first, expected), np.float64)
 
 
+def written_times(values: Sequence[Any], name: str, form: str, first: int = 1) -> list[Any]:
+    """Return texts and whole numbers as the times that they say in a form of `strptime`, texts in ISO 8601 too.
+
+    Other values stay as they are: times, and None, NaN and "" for missing.
+
+    Raises:
+        RowError: A text or whole number is neither; names row, column, value and what is expected.
+    """
+    times = []
+    for row, value in enumerate(values, first):
+        is_written = isinstance(value, str) or type(value) is int
+        time = _written_time(str(value).strip(), form) if is_written else value
+        if isinstance(time, str) and time:
+            example = datetime(2024, 5, 31, 14, 30).strftime(form)
+            expected = f"a time such as {example} ({form}), one in ISO 8601, or null for missing"
+            raise RowError(f"row {row}, column {name!r}: got {shown(value)}, expected {expected}")
+        times.append(time)
+    return times
+
+
+def _written_time(text: str, form: str) -> datetime | str:
+    with contextlib.suppress(ValueError):
+        return datetime.strptime(text, form)
+    return _iso_time(text)
+
+
 def _complete(parts: list[Any], values: Sequence[Any], name: str, first: int, expected: str) -> list[Any]:
     if None in parts:
         index = parts.index(None)

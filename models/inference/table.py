@@ -112,7 +112,8 @@ class TableSchema(InputSchema):
             raise DataError("got no rows, expected one or more")
         numbers = self._doubles(columns, lengths.pop())
         feed = dict(zip(self.numbers, numbers, strict=True))
-        feed |= {name: read(columns[name].tolist(), name) for name, read in self._text_readers.items()}
+        texts = {name: self._with_time(columns[name].tolist(), name) for name in self._text_readers}
+        feed |= {name: read(texts[name], name) for name, read in self._text_readers.items()}
         return InputRows(feed, numbers=numbers)
 
     def from_arrow(self, rows: pa.Table, first_row: int = 1, display_name: str = "rows") -> Feed:
@@ -145,7 +146,7 @@ class TableSchema(InputSchema):
         numbers = np.empty((len(self.numbers), num_rows))
         for index, name in enumerate(self.numbers):
             if name in self._times:
-                numbers[index] = row_values.moments(columns[name].tolist(), name)
+                numbers[index] = self._with_time(columns[name].tolist(), name)
                 continue
             if columns[name].dtype == object:
                 raise DataError(f"input {name!r}: got BYTES, expected FP64, or another type of numbers")
@@ -158,9 +159,9 @@ class TableSchema(InputSchema):
     def _rows(self, columns: Sequence[Sequence[Any]], extra: Columns) -> InputRows:
         """Return rows from the values of each of `self.columns`; one call converts all numbers together."""
         count = len(self.numbers)
-        if self._times:
-            columns = [*self._with_seconds(columns[:count]), *columns[count:]]
         try:
+            if self._times or self.dates:
+                columns = self._with_times(columns)
             numbers = self._numbers(columns[:count], len(columns[0]))
             feed = dict(zip(self.numbers, numbers, strict=True))
             for (name, read), column in zip(self._text_readers.items(), columns[count:], strict=True):
@@ -178,13 +179,14 @@ class TableSchema(InputSchema):
         named = zip(columns, self.numbers, strict=True)
         return np.array([row_values.numbers(values, name) for values, name in named]).reshape(len(columns), num_rows)
 
-    @refusing
-    def _with_seconds(self, columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
-        """Return the columns of `self.numbers` with times as seconds."""
-        return [
-            row_values.moments(column, name).tolist() if name in self._times else column
-            for name, column in zip(self.numbers, columns, strict=True)
-        ]
+    def _with_times(self, columns: Sequence[Sequence[Any]]) -> list[Sequence[Any]]:
+        """Return the values of each of `self.columns`, dates as times and times as seconds. Raises `RowError`."""
+        return [self._with_time(values, name) for values, name in zip(columns, self.columns, strict=True)]
+
+    def _with_time(self, values: Sequence[Any], name: str) -> Sequence[Any]:
+        if name in self.dates:
+            values = row_values.written_times(values, name, self.dates[name])
+        return row_values.moments(values, name).tolist() if name in self._times else values
 
 
 def _float64(values: list[Any]) -> np.ndarray | None:

@@ -140,10 +140,13 @@ class SeriesSchema(InputSchema):
         window, time = self._window, self._time or "time"
         if time not in columns:
             window = window.model_copy(update={"frequency": ROWS})
+        times = columns.get(time, range(num_steps))
+        if time in self.dates:
+            times = row_values.written_times(times, time, self.dates[time])
         named: dict[str, Any] = (
             {key: row_values.texts([_text(value) for value in column_of(columns, key)], key)} if key else {}
         )
-        rows = series_rows(_table({time: columns.get(time, range(num_steps)), **named}), window, time)
+        rows = series_rows(_table({time: times, **named}), window, time)
         ends = window_ends(rows, self._length)
         ends = ends[np.argsort(rows.positions[ends])]
         with_ahead = self.with_future(

@@ -21,6 +21,7 @@ from models.project_spec.block import (
     SpecBlock,
     Whole,
 )
+from models.project_spec.dates import Dates
 from models.project_spec.image_and_text import Image, Text
 from models.project_spec.split import Split
 from models.project_spec.window import Window
@@ -168,6 +169,11 @@ class Data(SpecBlock):
         "skewed, and goal.metric is mae, mape or pinball.",
     )
     id: str | None = Field(None, description="The id column of the rows, for split and feedback. Never an input.")
+    dates: Dates = Field(
+        default_factory=dict,
+        description="The form of texts that are dates, by column, as of Python's `strptime`: {sold: '%d.%m.%Y %H:%M'}. "
+        "They are times from the source on, and in rows to predict; ISO 8601 is read without it.",
+    )
     na_is_text: list[str] = Field(
         default_factory=list,
         description="Columns of a CSV in which NA, null and their like are texts, as the code of Namibia is: only an "

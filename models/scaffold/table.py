@@ -14,6 +14,7 @@ from models.data.header import no_such_column
 from models.data.target import infer_task
 from models.data.target_forms import LARGEST_GRADE
 from models.errors import UsageError
+from models.inference.dates import with_dates
 from models.inputs.rows import kind_of_texts
 from models.inputs.types import as_text, is_text
 from models.kinds.task import PerTask, Task
@@ -21,7 +22,7 @@ from models.project_spec.blocks import Data
 from models.project_spec.data import SqlQuery
 from models.scaffold.columns import input_lines, num_values, plain_id
 from models.scaffold.cursor import NO_CURSOR, WHEN_CHANGED, Cursor, cursor_of, query_lines
-from models.scaffold.dates import FILE, SOURCE, formats_of, with_dates
+from models.scaffold.dates import date_forms, forms_of
 from models.scaffold.expectations import expectation_lines, yaml_text, yaml_value
 from models.scaffold.roles import BEHAVES, NAMED, Panel, id_reason, is_date, panel_of, times_of_rows
 from models.scaffold.series import SeriesShape, recognise
@@ -34,6 +35,10 @@ from models.validation.expectations import TARGET_PRESENT
 _TARGET_NAMES = ("target", "label", "class", "y", "outcome", "churn", "relevance", "price")
 _GRADE_NAMES, _GROUP_NAMES = ("relevance", "relevance_label", "grade"), ("query", "query_id", "qid", "search_id")
 """Names that together say that a table holds a ranking: grades of the results of queries."""
+_CURES = {
+    "dates": "`data.dates`, with the form of Python's strptime,",
+    "numbers": "a source of your own (`source: ./data.py:load`)",
+}
 _ADVICE = {
     "text": (
         "text: sentences. A linear model of their words gives features to all nets, and a small transformer",
@@ -45,17 +50,11 @@ _ADVICE = {
 _MAX_SLICE = 10
 _FEWEST_TIMES = 10
 
-
-Formats = Mapping[str, str]
-"""The form of the dates of each column of texts that a written source reads as dates."""
-
 Rows = Path | TableSample
 """A file or folder, or a sample of its rows."""
 
 
-def guess_spec(
-    data: Rows, name: str, target: str | None = None, source: Named | None = None, formats: Formats | None = None
-) -> str:
+def guess_spec(data: Rows, name: str, target: str | None = None, source: Named | None = None) -> str:
     """Return the text of a valid `project.yaml` for a table, with comments.
 
     Args:
@@ -63,17 +62,17 @@ def guess_spec(
         name: The project's name.
         target: The column to predict, or several separated by commas; default: `guess_target`.
         source: The value of `data.source`; default: the path. A sample needs one.
-        formats: The columns of texts that the written source reads as dates (`models/scaffold/dates.py`).
 
     Raises:
         DataError: The file cannot be read, or the target is of a type that cannot be predicted.
         UsageError: The target does not exist, or has no values to learn.
     """
     sample, source = data if isinstance(data, TableSample) else sample_of(data), source or str(data)
-    table = with_dates(sample.table, formats or {})
+    dates = date_forms(sample.table)
+    table = with_dates(sample.table, dates)
     target = target or guess_target(table)
     targets = _target_names(target, table.column_names)
-    block = Data(source=SOURCE if formats else source, target=targets if len(targets) > 1 else targets[0])
+    block = Data(source=source, target=targets if len(targets) > 1 else targets[0])
     answered = _answered(table, block, target)
     task, group = _guess_task(answered, block)
     guess = _GUESSES[task]
@@ -83,16 +82,17 @@ def guess_spec(
     shape = guess.series(table.slice(0, sample.num_first), target) if is_forecast else None
     drop, inputs = _inputs(table, roles, kinds, forms)
     id_column = None if shape else plain_id(table, [name for name, reason in drop.items() if reason == NAMED])
-    cursor = cursor_of(table.drop_columns(targets), id_column) if isinstance(source, SqlQuery) else NO_CURSOR
+    cursor = cursor_of(sample.table.drop_columns(targets), id_column) if isinstance(source, SqlQuery) else NO_CURSOR
     rows, inputs, kinds = _without_changes(table, cursor, drop, inputs, kinds)
     panel = None if shape or group else panel_of(rows, targets)
     time = None if shape or group else _split_time(rows, inputs, panel)
     if not inputs and not shape:
         raise UsageError(_no_inputs(str(source), target, drop))
     lines = [
-        *_first_lines(sample, formats or {}),
+        f"# {_size(sample)}, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
         *_doubt_lines(table, block, forms, drop),
-        *_data_lines(name, block, cursor, [name for name in sample.codes if name != id_column]),
+        *_data_lines(name, block, cursor),
+        *_reading_lines([name for name in sample.codes if name != id_column], dates),
         *([] if shape else [*_id_lines(id_column), f"  task: {task}  # {guess.why(answered.select(targets))}"]),
         *([] if shape or group else _unlabelled_lines(table.num_rows - answered.num_rows, table.num_rows)),
         *(_series_lines(shape) if shape else _split_lines(time, guess.split, group, panel)),
@@ -103,12 +103,6 @@ def guess_spec(
         *([] if shape else _slice_lines(table, inputs)),
     ]
     return "\n".join(lines).rstrip("\n") + "\n"
-
-
-def _first_lines(sample: TableSample, formats: Formats) -> Iterator[str]:
-    yield f"# {_size(sample)}, {sample.table.num_columns} columns. Everything here is a guess: read it, then change it."
-    for column, form in formats.items():
-        yield f"# {FILE} reads {yaml_text(column)} as dates ({form}); rows to predict have 2024-05-31T14:30."
 
 
 def _with_time(kinds: dict[str, str], table: pa.Table, time: str | None) -> dict[str, str]:
@@ -209,8 +203,8 @@ def _doubt_lines(table: pa.Table, data: Data, forms: Mapping[str, TextForm], dro
         but = f" (all but {form.num_others}, such as {yaml_text(form.other)})" if form.num_others else ""
         is_what = "it is left out" if name in drop else "each value is a category"
         yield f"# Column {yaml_text(name)} is text, so {is_what}, though they look like {example}{but}:"
-        yield "#   a source of your own (`source: ./data.py:load`) can make them what they are."
-        if form.kind == "dates" and len(formats_of(table.column(name))) > 1:
+        yield f"#   {_CURES[form.kind]} can make them what they are."
+        if form.kind == "dates" and len(forms_of(table.column(name))) > 1:
             yield "#   No value says whether the day or the month comes first, so no order was guessed."
     for message in alike_classes(table, data):
         yield f"# {message[0].upper()}{message[1:]}."
@@ -342,7 +336,7 @@ def _series_lines(shape: SeriesShape) -> Iterator[str]:
     yield f"  split: {{by: time, column: {yaml_text(shape.time)}}}"
 
 
-def _data_lines(name: str, data: Data, cursor: Cursor, codes: Sequence[str]) -> Iterator[str]:
+def _data_lines(name: str, data: Data, cursor: Cursor) -> Iterator[str]:
     target = data.targets if len(data.targets) > 1 else data.targets[0]
     yield f"name: {name}"
     yield ""
@@ -352,6 +346,12 @@ def _data_lines(name: str, data: Data, cursor: Cursor, codes: Sequence[str]) -> 
     else:
         yield f"  source: {yaml_text(str(data.source))}"
     yield f"  target: {yaml_text(target) if isinstance(target, str) else yaml_value(target)}"
+
+
+def _reading_lines(codes: Sequence[str], dates: Mapping[str, str]) -> Iterator[str]:
+    if dates:
+        yield "  # Texts that are dates, by their form; rows to predict may have it too."
+        yield f"  dates: {yaml_value(dates)}"
     if codes:
         yield "  # Codes, of which some begin with a zero: their cells are read as texts, else 05123 would be 5123."
         yield f"  na_is_text: {yaml_value([*codes])}"

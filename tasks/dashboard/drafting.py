@@ -109,7 +109,6 @@ def carry_out(workspace: Workspace, request: DraftRequest) -> DraftResult:
 
 
 def _draft(workspace: Workspace, request: DraftRequest) -> DraftResult:
-    from models.scaffold.dates import with_dates
     from models.scaffold.summary import column_summaries
     from tasks.operations.scaffold import draft, origin_of
     from tasks.operations.team_repository import project_name
@@ -120,8 +119,8 @@ def _draft(workspace: Workspace, request: DraftRequest) -> DraftResult:
     name = request.name or project_name(_stem(request.source))
     target = request.target or origin.guessed_target
     source = Path(request.source).name if request.is_upload else origin.source
-    files, formats = draft(origin, name, target or None, source)
-    columns = column_summaries(with_dates(origin.sample.table, formats), files[SPEC_FILE]) if origin.sample else []
+    files = draft(origin, name, target or None, source)
+    columns = column_summaries(origin.sample.table, files[SPEC_FILE]) if origin.sample else []
     return DraftResult(
         name=name,
         files=files,

@@ -13,7 +13,6 @@ from models.errors import UsageError
 from models.files import SPEC_FILE, replacing_folder, write_text
 from models.project_spec.blocks import NAME_PATTERN
 from models.project_spec.reader import read_spec
-from models.scaffold.dates import FILE, date_formats, loader
 from models.scaffold.net import net_lines, search_lines
 from models.scaffold.pictures import guess_picture_spec, picture_column
 from models.scaffold.table import guess_spec, guess_target
@@ -67,11 +66,6 @@ class Origin:
         return [] if self.sample is None else list(self.sample.table.column_names)
 
     @property
-    def codes(self) -> tuple[str, ...]:
-        """The columns of a CSV whose digits are codes."""
-        return () if self.sample is None else self.sample.codes
-
-    @property
     def guessed_target(self) -> str:
         """The most likely target; empty for a text."""
         return "" if self.sample is None else guess_target(self.sample.table)
@@ -121,8 +115,8 @@ def origin_of(workspace: Workspace, data: str, sql: str | None = None) -> Origin
     return Origin(str(path.resolve()) if is_path else data, path, sample, is_here=is_path)
 
 
-def draft(origin: Origin, name: str, target: str | None, source: Named) -> tuple[dict[str, str], dict[str, str]]:
-    """Return the texts of a new project by the names of their files, and the forms of the dates that its source reads.
+def draft(origin: Origin, name: str, target: str | None, source: Named) -> dict[str, str]:
+    """Return the texts of a new project by the names of their files.
 
     Args:
         origin: The rows.
@@ -134,28 +128,26 @@ def draft(origin: Origin, name: str, target: str | None, source: Named) -> tuple
         UsageError: There is no such column, or a target is named for a text.
         DataError: The rows cannot be learnt from.
     """
-    text, formats = _first_spec(origin, name, target, source)
     target_line = (
         f"Target: `{target or origin.guessed_target}`" if origin.columns else "A language model of its characters"
     )
-    files = {SPEC_FILE: text, "README.md": README.format(name=name, source=source, target=target_line)}
-    return {**files, FILE: loader(str(source), formats, origin.codes)} if formats else files, formats
+    readme = README.format(name=name, source=source, target=target_line)
+    return {SPEC_FILE: _first_spec(origin, name, target, source), "README.md": readme}
 
 
-def _first_spec(origin: Origin, name: str, target: str | None, source: Named) -> tuple[str, dict[str, str]]:
+def _first_spec(origin: Origin, name: str, target: str | None, source: Named) -> str:
     if origin.sample is None:
         if target:
             raise UsageError(f"--target: {origin.path} is text, whose every character is predicted: leave it out")
-        return guess_text_spec(Path(str(origin.path)), name, str(source)), {}
+        return guess_text_spec(Path(str(origin.path)), name, str(source))
     table = origin.sample.table
     if (pictures := origin.pictures) is not None:
         column, folder = pictures
         target = target or next((name for name in table.column_names if name != column), column)
         if target not in table.column_names:
             raise UsageError(f"--target: {no_such_column(target, table.column_names)}")
-        return guess_picture_spec(table, column, folder, name, target, str(source)), {}
-    formats = date_formats(table) if origin.is_here else {}
-    return guess_spec(origin.sample, name, target, source, formats), formats
+        return guess_picture_spec(table, column, folder, name, target, str(source))
+    return guess_spec(origin.sample, name, target, source)
 
 
 def make_project(
@@ -190,7 +182,7 @@ def make_project(
             f"--net: {origin.path} is text, whose first spec names a net: leave it out, then change model.net"
         )
     file = _copied_file(origin, copied)
-    files, _ = draft(origin, name, target, origin.path.name if file and origin.path else origin.source)
+    files = draft(origin, name, target, origin.path.name if file and origin.path else origin.source)
     with replacing_folder(folder) as temporary:
         if copy := file or origin.code:
             shutil.copyfile(copy, temporary / copy.name)

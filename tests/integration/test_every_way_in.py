@@ -360,6 +360,26 @@ def test_a_time_is_the_seconds_of_the_training_data(values: list[Any]) -> None:
     np.testing.assert_array_equal(moments(values, "when"), seconds)
 
 
+@pytest.fixture(scope="module")
+def dated(tmp_path_factory: pytest.TempPathFactory) -> Ways:
+    dates = {"when": "%d.%m.%Y %H:%M"}
+    return Ways(tmp_path_factory.mktemp("dated"), PREPARATION.model_copy(update={"dates": dates}))
+
+
+WRITTEN = ["", "01.06.2024 12:00", " 1.6.2024 14:00", "2024-06-01T12:00:00Z", "31.02.2024 12:00", "1717243200", "soon"]
+
+
+@given(st.lists(st.sampled_from(WRITTEN), min_size=2, max_size=2))
+def test_a_date_in_its_own_form_is_the_time_in_every_way_in(ways: Ways, dated: Ways, texts: list[str]) -> None:
+    others: Columns = {"x": [0.5] * 2, "n": [1.0] * 2, "word": ["a"] * 2, "month": [3] * 2, "late": [True] * 2}
+    columns: Columns = {**others, "note": ["a"] * 2, "when": texts}
+    cells = {name: [str(value) for value in values] for name, values in columns.items()}
+    iso = {WRITTEN[1]: "2024-06-01T12:00", WRITTEN[2]: "2024-06-01T14:00", "1717243200": "no seconds here"}
+    expected = _answers(ways, Ways.records, {**columns, "when": [iso.get(text, text) for text in texts]})
+    assert _assert_same(dated, TYPED, columns) == expected
+    assert (_assert_same(dated, CELLS, cells) == REFUSED) == (expected == REFUSED)
+
+
 SEVERAL = {
     "regression": [OutputColumn(name="a", column="a", shift=3.0), OutputColumn(name="b b", column="b b", scale=100.0)],
     "quantile": [OutputColumn(name=f"q{1 - level:g}", column="y", quantile=1 - level) for level in (0.9, 0.5, 0.1)],

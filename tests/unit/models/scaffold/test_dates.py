@@ -1,4 +1,4 @@
-"""Dates in words become dates by a source that `new` writes; an order that no value tells is not guessed."""
+"""Dates in words become dates by a key that `new` writes; an order that no value tells is not guessed."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from models.scaffold.dates import date_formats, loader, with_dates
+from models.inference.dates import with_dates
+from models.scaffold.dates import date_forms
 from models.scaffold.table import guess_spec
-from models.sources.read import read_source
 
 DAYS = np.arange("2000-01-01", "2000-07-01", dtype="datetime64[D]")
 FORMS = ["%b %d %Y", "%B %d, %Y", "%d.%m.%Y", "%d %B %Y", "%d-%b-%Y", "%m/%d/%Y", "%d/%m/%Y", "%Y/%m/%d", "%m/%d/%y"]
@@ -25,7 +25,7 @@ def written(form: str, days: np.ndarray = DAYS) -> pa.Table:
 @pytest.mark.parametrize("form", FORMS)
 def test_dates_in_words_are_read_as_the_dates_that_they_are(form: str) -> None:
     table = written(form)
-    days = with_dates(table, date_formats(table)).column("day").to_numpy()
+    days = with_dates(table, date_forms(table)).column("day").to_numpy()
     np.testing.assert_array_equal(days.astype("datetime64[D]"), DAYS)
 
 
@@ -33,12 +33,12 @@ def test_dates_in_words_are_read_as_the_dates_that_they_are(form: str) -> None:
 def test_dates_with_a_clock_are_read_to_the_minute(form: str) -> None:
     times = (DAYS.astype("datetime64[m]") + np.arange(len(DAYS)) * 97 % 1440).astype("datetime64[us]")
     table = written(form, times)
-    np.testing.assert_array_equal(with_dates(table, date_formats(table)).column("day").to_numpy(), times)
+    np.testing.assert_array_equal(with_dates(table, date_forms(table)).column("day").to_numpy(), times)
 
 
 def test_an_order_that_no_value_tells_is_not_guessed(tmp_path: Path) -> None:
     firsts = DAYS[[day.item().day <= 12 for day in DAYS]]
-    assert date_formats(written("%d/%m/%Y", firsts)) == {}
+    assert date_forms(written("%d/%m/%Y", firsts)) == {}
     table = written("%d/%m/%Y", firsts).append_column("x", pa.array(np.sin(np.arange(len(firsts)))))
     pyarrow.csv.write_csv(table, tmp_path / "rows.csv")
     assert "No value says whether the day or the month comes first" in guess_spec(tmp_path / "rows.csv", "a", "y")
@@ -46,27 +46,13 @@ def test_an_order_that_no_value_tells_is_not_guessed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["soon", "31.31.2000"])
 def test_a_column_with_another_text_is_no_column_of_dates(text: str) -> None:
-    assert date_formats(pa.table({"day": [*written("%d.%m.%Y").column("day").to_pylist(), text]})) == {}
+    assert date_forms(pa.table({"day": [*written("%d.%m.%Y").column("day").to_pylist(), text]})) == {}
 
 
-def test_the_written_source_reads_what_the_first_spec_was_guessed_from(tmp_path: Path) -> None:
-    table = written("%b %d %Y")
-    pyarrow.csv.write_csv(table, tmp_path / "rows.csv")
-    formats = date_formats(table)
-    module: dict[str, object] = {}
-    exec(loader("rows.csv", formats), module)
-    read = module["load"](tmp_path, pyarrow.csv.read_csv)  # type: ignore[operator]
-    assert read.equals(with_dates(table, formats))
-    (tmp_path / "rows.csv").write_text("day,place\nJan 01 2000,01067\n")
-    exec(loader("rows.csv", formats, ["place"]), module)
-    assert module["load"](tmp_path, read_source)["place"].to_pylist() == ["01067"]  # type: ignore[operator]
-
-
-def test_a_written_source_is_named_in_the_spec(tmp_path: Path) -> None:
-    table = written("%b %d %Y")
-    pyarrow.csv.write_csv(table, tmp_path / "rows.csv")
-    spec = guess_spec(tmp_path / "rows.csv", "a", "y", "rows.csv", date_formats(table))
-    assert 'source: "./data.py:load"' in spec
+def test_dates_in_words_are_a_key_of_the_spec(tmp_path: Path) -> None:
+    pyarrow.csv.write_csv(written("%b %d %Y"), tmp_path / "rows.csv")
+    spec = guess_spec(tmp_path / "rows.csv", "a", "y", "rows.csv")
+    assert 'dates: {"day": "%b %d %Y"}' in spec
     assert "kind: series" in spec
 
 

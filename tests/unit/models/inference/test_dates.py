@@ -1,0 +1,34 @@
+"""Columns of dates in a form of their own are times, however the source holds them."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import pyarrow as pa
+import pytest
+
+from models.errors import DataError
+from models.inference.dates import with_dates
+
+NEW_YEAR = datetime(2024, 1, 31, 9, 5)
+
+
+@pytest.mark.parametrize(
+    ("form", "values"),
+    [
+        ("%d.%m.%Y %H:%M", ["31.01.2024 09:05", " 31.1.2024 9:05", "2024-01-31T10:05+01:00", "", None]),
+        ("%Y%m%d%H%M", [202401310905, 202401310905, 202401310905, None, None]),
+        ("%d.%m.%Y", [NEW_YEAR, NEW_YEAR, NEW_YEAR, None, None]),
+    ],
+    ids=["texts", "whole numbers", "times"],
+)
+def test_texts_and_whole_numbers_become_times(form: str, values: list[object]) -> None:
+    table = with_dates(pa.table({"x": [1] * 5, "at": values}), {"at": form, "absent": form})
+    assert table.column_names == ["x", "at"]
+    assert table.column("at").to_pylist() == [NEW_YEAR] * 3 + [None] * 2
+
+
+def test_a_text_of_another_form_is_refused_with_its_row() -> None:
+    table = pa.table({"at": ["31.01.2024", "", "01/31/2024"]})
+    with pytest.raises(DataError, match=r"row 12, column 'at': got '01/31/2024', expected a time such as 31\.05\.2024"):
+        with_dates(table, {"at": "%d.%m.%Y"}, first_row=10)
