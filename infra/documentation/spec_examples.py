@@ -39,6 +39,7 @@ data.features.make: ./features.py:make
 data.features.fit: ./features.py:fit
 data.features.transform: ./features.py:transform
 data.expectations: [{expect: column_values_to_not_be_null, arguments: {column: age}}]
+data.dates: {sold: "%d.%m.%Y %H:%M"}
 data.na_is_text: [country]
 data.weight: importance
 data.newest: 100000

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+from datetime import datetime
 from typing import Annotated, Any, Literal
 
 from pydantic import (
@@ -33,6 +35,23 @@ OwnFunction = Annotated[
     WithJsonSchema({"type": "string", "minLength": 1, "pattern": ":"}),
 ]
 """A reference to the user's code, which is no built-in's name."""
+_MAY_31 = datetime(2024, 5, 31, 14, 30)
+
+
+def _checked_dates(forms: dict[str, str]) -> dict[str, str]:
+    for name, form in forms.items():
+        with contextlib.suppress(ValueError):
+            if datetime.strptime(_MAY_31.strftime(form), form).date() == _MAY_31.date():
+                continue
+        raise ValueError(
+            f"{name}: got {form!r}, expected a form of Python's strptime with year, month and day, such as "
+            f"'%d.%m.%Y %H:%M' for {_MAY_31:%d.%m.%Y %H:%M}"
+        )
+    return forms
+
+
+Dates = Annotated[dict[str, str], AfterValidator(_checked_dates)]
+"""The form of the texts of each column that are dates, by name."""
 Fraction = Annotated[float, Field(gt=0, lt=1)]
 MOST_WHOLE = 2**31 - 1
 Whole = Annotated[int, Field(le=MOST_WHOLE)]

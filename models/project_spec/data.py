@@ -13,6 +13,7 @@ from models.kinds.data_kind import Kind as Kind
 from models.kinds.task import PerTask, Task
 from models.project_spec.block import (
     MAX_OUTPUTS,
+    Dates,
     Expectation,
     Fraction,
     Names,
@@ -21,7 +22,6 @@ from models.project_spec.block import (
     SpecBlock,
     Whole,
 )
-from models.project_spec.dates import Dates
 from models.project_spec.image_and_text import Image, Text
 from models.project_spec.split import Split
 from models.project_spec.window import Window

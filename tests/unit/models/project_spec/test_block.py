@@ -7,9 +7,11 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pydantic import ValidationError
 
 from models.errors import UsageError
 from models.inputs.records import column_kinds
+from models.project_spec.blocks import Data
 from models.project_spec.reader import json_schema, read_spec
 
 SCHEMA = json_schema(column_kinds())
@@ -62,3 +64,14 @@ def test_a_number_of_more_digits_than_python_writes_is_refused(tmp_path: Path, l
     path.write_text("name: tiny\ndata: {source: a.csv, target: y}\n")
     with pytest.raises(UsageError, match=r"expected a YAML value|bits"):
         read_spec(path, [f"train.epochs={written}"])
+
+
+@pytest.mark.parametrize("form", ["%d.%m", "%H:%M", "dd.mm.yyyy", "%Q %d", ""])
+def test_a_form_without_a_day_of_a_year_is_refused(form: str) -> None:
+    with pytest.raises(ValidationError, match=r"sold: got .*, expected a form of Python's strptime with year, month"):
+        Data(source="a.csv", target="y", dates={"sold": form})
+
+
+@pytest.mark.parametrize("form", ["%d.%m.%Y", "%y%m%d", "%b %d, %Y %I:%M %p", "%Y-%j"])
+def test_a_form_with_a_day_of_a_year_is_one(form: str) -> None:
+    assert Data(source="a.csv", target="y", dates={"sold": form}).dates == {"sold": form}
