@@ -4,13 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from datetime import UTC, datetime
-from functools import partial
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from models import scratch
-from models.errors import DataError
+from models.inference.input_schema import refusing
 from models.inference.row_values import RowError, written_times
 from models.inputs.types import is_text
 
@@ -28,25 +27,25 @@ def with_dates(table: pa.Table, forms: Mapping[str, str], first_row: int = 1) ->
     Raises:
         DataError: A text is neither; names row, column and value.
     """
-    for name in forms:
-        texts = table.column(name) if name in table.column_names else None
-        if texts is not None and (is_text(texts.type) or pa.types.is_integer(texts.type)):
-            try:
-                times = scratch.by_parts(texts, partial(_of_form, name=name, form=forms[name]))
-            except RowError:
-                try:
-                    written_times(texts.to_pylist(), name, forms[name], first_row)
-                except RowError as error:  # which names the row
-                    raise DataError(str(error)) from error
-                raise
-            table = table.set_column(table.column_names.index(name), name, times)
+    for place, field in enumerate(table.schema):
+        form = forms.get(field.name)
+        if form and (is_text(field.type) or pa.types.is_integer(field.type)):
+            table = table.set_column(place, field.name, _times(table.column(place), field.name, form, first_row))
     return table
 
 
-def _of_form(texts: pa.ChunkedArray, name: str, form: str) -> pa.ChunkedArray:
-    different = pc.unique(texts)
-    times = [
-        time.astimezone(UTC).replace(tzinfo=None) if isinstance(time, datetime) and time.tzinfo else time or None
-        for time in written_times(different.to_pylist(), name, form)
-    ]
-    return pa.array(times, pa.timestamp("us")).take(pc.index_in(texts, different))
+def _times(written: pa.ChunkedArray, name: str, form: str, first_row: int) -> pa.ChunkedArray:
+    def times_of(part: pa.ChunkedArray) -> pa.ChunkedArray:
+        different = pc.unique(part)
+        times = [
+            time.astimezone(UTC).replace(tzinfo=None) if isinstance(time, datetime) and time.tzinfo else time or None
+            for time in written_times(different.to_pylist(), name, form)
+        ]
+        return pa.array(times, pa.timestamp("us")).take(pc.index_in(part, different))
+
+    try:
+        return scratch.by_parts(written, times_of)
+    except RowError:
+        for start in range(0, len(written), scratch.PART):  # which names the row
+            refusing(written_times)(written.slice(start, scratch.PART).to_pylist(), name, form, first_row + start)
+        raise
