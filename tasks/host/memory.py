@@ -30,6 +30,8 @@ def release(*, always: bool = False) -> None:
     if _least_left and (held < enough or _held() < enough):
         return
     gc.collect()
+    if not _least_left:
+        gc.freeze()  # of libraries, nearly all of it: later collections look at what is newer, in a tenth of the time
     _trim()
     held = _held()
     _least_left = min(held, _least_left or held)

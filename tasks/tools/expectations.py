@@ -128,8 +128,8 @@ def _evaluate(
         chosen = {position: expectations[position] for position in part.positions}
         for position, answer in _answers(context, part, chosen, table, checks).items():
             answers.setdefault(position, []).append(answer)
-        # The engine's objects refer to each other, so each frame would stay until Python looks.
-        memory.release(always=table.nbytes > FRAME_BYTES)
+        if table.nbytes > FRAME_BYTES:  # the engine's objects refer to each other: each frame stays until Python looks
+            memory.release(always=True)
     failing: dict[int, np.ndarray] = {}
     for position, parts in sorted(answers.items()):
         answer = parts[0] if len(parts) == 1 else _joined(parts, checks[position].arguments.get("mostly", 1.0))
