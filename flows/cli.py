@@ -136,7 +136,7 @@ def main() -> None:
 
     gc.set_threshold(*COLLECT)
     faulthandler.enable(2, all_threads=False)  # if a user's compiled code crashes, this prints the line that called it
-    ending: list[int] = []
+    ending: list[int | str | None] = []
     atexit.register(_leave, ending)  # registered first, it is called last
 
     def terminated(number: int, _: FrameType | None) -> None:
@@ -154,7 +154,11 @@ def main() -> None:
     except LooplineError as error:
         click.echo(f"{PREFIX}{error}{_cure(error)}{_more(error)}", err=True)
         # An error during the shutdown, such as of an interrupted request, is not the reason why the program ends.
-        sys.exit(ending[0] if ending else error.exit_code)
+        ending.append(error.exit_code)
+        sys.exit(ending[0])
+    except SystemExit as end:
+        ending.append(end.code)
+        raise
     except Exception as error:
         if ending:
             click.echo(f"{PREFIX}ended by a signal; on the way out: {error}", err=True)
@@ -169,16 +173,16 @@ def main() -> None:
         raise
 
 
-def _leave(ending: list[int]) -> None:
-    """End a program that got SIGTERM when its last act is done: to take down an interpreter with MLflow takes seconds.
+def _leave(ending: list[int | str | None]) -> None:
+    """End a program when its last act is done: to take down an interpreter with MLflow takes 1.5 CPU-s.
 
-    Whoever sent the signal waits, and ends by SIGKILL what takes too long.
+    Whoever sent a signal waits, and ends by SIGKILL what takes too long.
     """
-    if ending:
+    if ending and not isinstance(ending[0], str):  # a text is for the interpreter to print
         for stream in (sys.stdout, sys.stderr):
             with contextlib.suppress(OSError, ValueError):
                 stream.flush()
-        os._exit(ending[0])
+        os._exit(ending[0] or 0)
 
 
 def _refuse_lost_folder() -> None:

@@ -321,20 +321,31 @@ def test_a_sign_that_a_terminal_cannot_show_ends_nothing(workspace: Workspace, m
 
 
 ENDS = """
-import atexit, os, signal
+import atexit, os, signal, sys
 from flows import cli
+from models.errors import GateRefused
+def refuse():
+    raise GateRefused("no")
 def command():
     atexit.register(print, "the last act")
-    os.kill(os.getpid(), signal.SIGTERM)
+    {}
 atexit.register(print, "the interpreter is taken down")
 cli.loopline = command
 cli.main()
 """
 
 
-def test_a_program_that_got_sigterm_ends_at_once_after_its_last_act() -> None:
-    """Who sent it waits; to take down an interpreter with MLflow and torch takes seconds on a busy machine."""
-    ended = subprocess.run(
-        [sys.executable, "-c", ENDS], cwd=PROGRAM.parents[2], capture_output=True, text=True, check=False
-    )
-    assert (ended.returncode, ended.stdout) == (128 + signal.SIGTERM, "the last act\n"), ended.stderr
+@pytest.mark.parametrize(
+    ("end", "code"),
+    [
+        ("os.kill(os.getpid(), signal.SIGTERM)", 128 + signal.SIGTERM),
+        ("sys.exit(0)", 0),
+        ("sys.exit(2)", 2),
+        ("refuse()", GateRefused.exit_code),
+    ],
+)
+def test_a_program_ends_at_once_after_its_last_act(end: str, code: int) -> None:
+    """Who sent a signal waits; to take down an interpreter with MLflow and torch takes seconds on a busy machine."""
+    program = [sys.executable, "-c", ENDS.format(end)]
+    ended = subprocess.run(program, cwd=PROGRAM.parents[2], capture_output=True, text=True, check=False)
+    assert (ended.returncode, ended.stdout) == (code, "the last act\n"), ended.stderr
