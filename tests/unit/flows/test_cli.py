@@ -327,6 +327,9 @@ from models.errors import GateRefused
 def refuse():
     raise GateRefused("no")
 def command():
+    global left_open
+    left_open = open(sys.argv[1], "w")
+    left_open.write("whole")
     atexit.register(print, "the last act")
     {}
 atexit.register(print, "the interpreter is taken down")
@@ -344,8 +347,9 @@ cli.main()
         ("refuse()", GateRefused.exit_code),
     ],
 )
-def test_a_program_ends_at_once_after_its_last_act(end: str, code: int) -> None:
+def test_a_program_ends_at_once_after_its_last_act(end: str, code: int, tmp_path: Path) -> None:
     """Who sent a signal waits; to take down an interpreter with MLflow and torch takes seconds on a busy machine."""
-    program = [sys.executable, "-c", ENDS.format(end)]
+    program = [sys.executable, "-c", ENDS.format(end), str(tmp_path / "of a user")]
     ended = subprocess.run(program, cwd=PROGRAM.parents[2], capture_output=True, text=True, check=False)
     assert (ended.returncode, ended.stdout) == (code, "the last act\n"), ended.stderr
+    assert (tmp_path / "of a user").read_text() == "whole"
