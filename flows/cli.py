@@ -176,7 +176,7 @@ def main() -> None:
 def _leave(ending: list[int | str | None]) -> None:
     """End a program when its last act is done: to take down an interpreter with MLflow takes 1.5 CPU-s.
 
-    Whoever sent a signal waits, and ends by SIGKILL what takes too long. Files that a user's code left open are written.
+    Whoever sent a signal waits, and ends by SIGKILL what takes too long. Files that own code left open are written.
     """
     if ending and not isinstance(ending[0], str):  # a text is for the interpreter to print
         gc.unfreeze()
