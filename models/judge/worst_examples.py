@@ -1,7 +1,7 @@
 """The test rows on which a version is furthest off: what was true, what it predicted, and the row itself.
 
 A row of a table is shown by the model's own columns, an image as a small PNG, a series by the last step before the
-forecast, a text by its window. Rows are left out where the spec says so (`data.show_rows`).
+forecast, a text by its window. `without_rows` leaves the rows out where the spec says so.
 """
 
 from __future__ import annotations
@@ -37,22 +37,17 @@ MOST_PIXELS = 96
 MOST_OUTPUTS = 4
 
 
-def worst_examples(prepared: Path, preparation: Preparation, evidence: Evidence, *, shows_rows: bool) -> WorstExamples:
+def worst_examples(prepared: Path, preparation: Preparation, evidence: Evidence) -> WorstExamples:
     """Return the test rows with the largest loss of the challenger.
 
     Args:
         prepared: The prepared folder.
         preparation: Of the exported model.
         evidence: On all test rows.
-        shows_rows: Whether the values of the rows may be shown; else only how far off each is.
     """
     places, evidence = np.flatnonzero(evidence.weighs), evidence.weighing
     losses = EXAMPLE_LOSSES[evidence.task](evidence.target, evidence.challenger)
     worst = np.argsort(-losses, kind="stable")[:MOST_EXAMPLES]
-    words = LOSS_WORDS[evidence.task]
-    if not shows_rows:
-        examples = [WorstExample(loss=float(losses[place])) for place in worst]
-        return WorstExamples(loss=words, num_samples=len(losses), shows_rows=False, examples=examples)
     order = np.sort(worst)
     contents = dict(zip(order.tolist(), _CONTENTS[preparation.kind](prepared, preparation, places[order]), strict=True))
     outcomes = _OUTCOMES[evidence.task](evidence.target[worst], evidence.decided[worst], preparation)
@@ -60,7 +55,7 @@ def worst_examples(prepared: Path, preparation: Preparation, evidence: Evidence,
         contents[int(place)].model_copy(update={"loss": float(losses[place]), "truth": truth, "predicted": predicted})
         for place, (truth, predicted) in zip(worst, outcomes, strict=True)
     ]
-    return WorstExamples(loss=words, num_samples=len(losses), examples=examples)
+    return WorstExamples(loss=LOSS_WORDS[evidence.task], num_samples=len(losses), examples=examples)
 
 
 class _Outcome(NamedTuple):

@@ -28,3 +28,8 @@ class WorstExamples(FrozenModel):
     num_samples: int = Field(description="Test rows in all.")
     shows_rows: bool = Field(True, description="Whether the rows themselves are here.")
     examples: list[WorstExample]
+
+    def without_rows(self) -> WorstExamples:
+        """Return how far off each row is, without the rows."""
+        examples = [WorstExample(loss=example.loss) for example in self.examples]
+        return self.model_copy(update={"shows_rows": False, "examples": examples})

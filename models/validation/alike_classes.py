@@ -7,6 +7,7 @@ import pyarrow.compute as pc
 
 from models.inputs.types import as_text, is_text
 from models.project_spec.blocks import Data
+from models.project_spec.shown_rows import as_shown, no_text
 
 _MOST_SHOWN = 4
 
@@ -17,11 +18,11 @@ def alike_classes(table: pa.Table, data: Data) -> list[str]:
     Cost: linear; each different text is looked at once.
     """
     names = [name for name in data.targets if name in table.column_names and is_text(table.schema.field(name).type)]
-    messages = (_message(name, table.column(name), data.show_rows) for name in names)
+    messages = (_message(name, table.column(name), data) for name in names)
     return [message for message in messages if message]
 
 
-def _message(name: str, column: pa.ChunkedArray, shows_rows: bool) -> str:
+def _message(name: str, column: pa.ChunkedArray, data: Data) -> str:
     classes = pc.unique(as_text(column)).drop_null().to_pylist()
     groups: dict[str, list[str]] = {}
     for text in classes:
@@ -29,7 +30,7 @@ def _message(name: str, column: pa.ChunkedArray, shows_rows: bool) -> str:
     alike = max(groups.values(), key=len, default=[])
     if len(alike) < 2:
         return ""
-    such_as = f", such as {' and '.join(map(repr, alike[:_MOST_SHOWN]))}" if shows_rows else ""
+    such_as = as_shown(f", such as {' and '.join(map(repr, alike[:_MOST_SHOWN]))}", data, no_text)
     return (
         f"target {name!r}: {len(classes)} classes, of which some differ by case or spaces alone{such_as}: each is a "
         "class of its own; write them alike in the source"

@@ -6,6 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.project_spec.blocks import Data
+from models.project_spec.shown_rows import as_shown
 
 LEAST_SHARE = 0.9
 LOOKED_AT = 100_000
@@ -24,11 +25,11 @@ def odd_cells(table: pa.Table, data: Data) -> list[str]:
     left_alone = {*data.targets, *data.features.drop, *data.features.kinds}
     table_names = dict.fromkeys(table.column_names)
     names = [name for name in data.features.columns or table_names if name in table_names and name not in left_alone]
-    findings = [_odd(table.column(name).slice(0, LOOKED_AT), name, data.show_rows) for name in names]
+    findings = [_odd(table.column(name).slice(0, LOOKED_AT), name, data) for name in names]
     return [text for text in findings if text]
 
 
-def _odd(values: pa.ChunkedArray, name: str, shows_rows: bool) -> str:
+def _odd(values: pa.ChunkedArray, name: str, data: Data) -> str:
     if not (pa.types.is_string(values.type) or pa.types.is_large_string(values.type)):
         return ""
     is_number = pc.match_substring_regex(values, _NUMBER)
@@ -36,6 +37,6 @@ def _odd(values: pa.ChunkedArray, name: str, shows_rows: bool) -> str:
     if numbers == num_present or numbers < LEAST_SHARE * num_present:
         return ""
     row = pc.index(pc.fill_null(is_number, True), False).as_py()
-    cell = repr(values[row].as_py()[:40]) if shows_rows else "none"
+    cell = as_shown(repr(values[row].as_py()[:40]), data, lambda _: "none")
     message = f"column {name!r}: {numbers:,} of {num_present:,} values are numbers, row {row + 1} is {cell}"
     return f"{message}: read as text; correct it or leave it empty, or name the kind in data.features.kinds"

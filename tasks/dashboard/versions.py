@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, Response
 from starlette.routing import Route
 
-from models.judge.worst_rows import WORST_FILE, WorstExample, WorstExamples
+from models.judge.worst_rows import WORST_FILE, WorstExamples
 from models.report.facts import Overview, ProjectFacts
 from models.report.overview_page import Link
 from models.report.version_page import VersionSummary, render_against, render_version, render_versions, render_worst
@@ -84,8 +84,7 @@ def worst(request: Request) -> Response:
     path = file_of(workspace, project.name, version, WORST_FILE)
     examples = WorstExamples.model_validate_json(path.read_bytes()) if path else None
     if examples and not shows_rows(api.project_of(request)):  # it may say so only since
-        hidden = [WorstExample(loss=example.loss) for example in examples.examples]
-        examples = examples.model_copy(update={"shows_rows": False, "examples": hidden})
+        examples = examples.without_rows()
     html = render_worst(project.name, version, examples, project.loop, seen.at, logout_token(request))
     return HTMLResponse(html)
 

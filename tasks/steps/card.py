@@ -20,6 +20,7 @@ from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec, Train
 from models.project_spec.frequency import ROWS
 from models.project_spec.references import short_name
+from models.project_spec.shown_rows import as_shown
 from models.report.inputs import input_rows
 from models.report.training_figures import TrainingCourse, learning_curves
 from models.training.costs.summary import Costs, of_results
@@ -238,6 +239,7 @@ def _sample(most: int | None, num_train: int) -> dict[str, str]:
 
 def _data(spec: Spec, inputs: Inputs, preparation: Preparation) -> dict[str, Any]:
     raw, prepared, version = (inputs[name].result for name in ("ingest", "prepare", "version"))
+    extremes = as_shown(preparation.extremes, spec.data, lambda _: {})
     return {
         "source": str(spec.data.source),
         "dataset version": version["prepared"],
@@ -259,7 +261,7 @@ def _data(spec: Spec, inputs: Inputs, preparation: Preparation) -> dict[str, Any
         "columns that alone predict the target": ", ".join(inputs["validate-prepared"].result["single_predictors"])
         or "none",
         "columns left out": ", ".join(prepared["left_out"]) or "none",
-        **{f"extreme values of {name}": text for name, text in preparation.extremes.items() if spec.data.show_rows},
+        **{f"extreme values of {name}": text for name, text in extremes.items()},
     }
 
 

@@ -5,7 +5,9 @@ Each stage says a value of a single row where it may, and none where it may not.
 
 from __future__ import annotations
 
+import ast
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -16,11 +18,14 @@ import pytest
 
 from models.data.feeds import targets
 from models.data.prepare import prepare
+from models.export.background import write_background
 from models.export.signature import without_rows
 from models.judge.evidence import Evidence
 from models.judge.slices import without_rare
 from models.judge.worst_examples import worst_examples
+from models.judge.worst_rows import WorstExamples
 from models.project_spec.blocks import Spec
+from models.project_spec.shown_rows import as_shown
 from models.serving.playground_form import PlaygroundField, PlaygroundForm
 from models.sources.read import write_table
 from models.validation.alike_classes import alike_classes
@@ -28,6 +33,7 @@ from models.validation.data_profile import FEWEST_ALIKE, without_values
 from models.validation.mixed_columns import odd_cells
 from models.validation.profiling import profile_of
 from models.validation.rounded_numbers import rounded_numbers
+from tests.running import Loopline
 
 SECRET, ACCOUNT = "Zaphod", 2**53 + 1
 NUM = 200
@@ -80,12 +86,12 @@ def _checks(stage: Stage) -> Any:
          "arguments": {"column": "town", "partition_object": {"values": ["a", SECRET]}}},
         {**check, "expectation": "column_mean_to_be_between", "error": f"cannot be evaluated: {SECRET} is no number"},
     ]  # fmt: skip
-    return results if stage.shows_rows else without_values(results)
+    return as_shown(results, stage.spec.data, without_values)
 
 
 def _slices(stage: Stage) -> Any:
     towns = {"town": np.array(stage.table.column("town").to_pylist(), object)}
-    shown = towns if stage.shows_rows else without_rare(towns, FEWEST_ALIKE)
+    shown = as_shown(towns, stage.spec.data, lambda slices: without_rare(slices, FEWEST_ALIKE))
     return shown["town"].tolist()
 
 
@@ -106,8 +112,20 @@ def _worst(stage: Stage) -> Any:
     preparation = prepare(stage.place / "raw.parquet", stage.spec, stage.place, stage.place / "prepared")
     true = targets(stage.place / "prepared", "test")
     evidence = Evidence("multiclass", true, np.full((len(true), 3), 1 / 3))
-    worst = worst_examples(stage.place / "prepared", preparation, evidence, shows_rows=stage.shows_rows)
-    return worst.model_dump(exclude_defaults=True)
+    worst = worst_examples(stage.place / "prepared", preparation, evidence)
+    return as_shown(worst, stage.spec.data, WorstExamples.without_rows).model_dump(exclude_defaults=True)
+
+
+def _background(stage: Stage) -> Any:
+    """The background of explanations: a text that one row has, and a number that one row has."""
+    towns = stage.table.set_column(1, "town", pa.array([SECRET if row == 0 else "ab"[row % 2] for row in range(NUM)]))
+    table = towns.set_column(3, "age", pa.array([9142.0 if row == 0 else 20.0 + row % 2 for row in range(NUM)]))
+    write_table(table.drop_columns(["mixed", "account"]), stage.place / "raw.parquet")
+    data = stage.spec.data.model_copy(update={"features": type(stage.spec.data.features)()})
+    spec = stage.spec.model_copy(update={"data": data})
+    preparation = prepare(stage.place / "raw.parquet", spec, stage.place, stage.place / "prepared")
+    path = write_background(stage.place, stage.place / "prepared", preparation, data)
+    return path and json.loads(path.read_text())
 
 
 def _try(stage: Stage) -> Any:
@@ -125,6 +143,7 @@ SAYS: dict[str, Callable[[Stage], Any]] = {
     "the example of a version": _example,
     "the worst rows": _worst,
     "the form of a try": _try,
+    "the background of explanations": _background,
 }
 """What says something of data; what is new belongs here."""
 
@@ -136,3 +155,56 @@ def test_every_stage_that_says_something_of_data(says: str, tmp_path: Path) -> N
         text = json.dumps(SAYS[says](Stage(place, shows_rows=shows_rows)), default=str)
         told = [value for value in (SECRET, str(ACCOUNT), "9142") if value in text]
         assert bool(told) == shows_rows, told
+
+
+def test_one_place_decides() -> None:
+    """A stage that reads `data.show_rows` by itself, in place of `as_shown`, is named."""
+    root = Path(__file__).parents[2]
+    readers = [
+        path.relative_to(root).as_posix()
+        for room in ("models", "tasks", "flows")
+        for path in (root / room).rglob("*.py")
+        if any(
+            isinstance(node, ast.Attribute) and node.attr == "show_rows"
+            for node in ast.walk(ast.parse(path.read_text()))
+        )
+    ]
+    assert readers == ["models/project_spec/shown_rows.py"]
+
+
+SPEC = """
+data:
+  source: data.csv
+  target: y
+  id: code
+  show_rows: false
+  expectations:
+    - {expect: column_values_to_be_between, arguments: {column: age, max_value: 1000}, severity: warn}
+model: {net: linear}
+search: {trials: 0}
+judge: {slices: [town]}
+"""
+OF_THE_MODEL = {
+    "preparation.json", "reference.json", "monitoring-reference.json", "model.onnx", "1.json", "rows.parquet",
+    "raw.parquet",
+}  # fmt: skip
+"""The data, and what the model needs: it knows categories by their names, and monitoring knows their shares."""
+
+
+@pytest.mark.wide
+def test_no_stage_of_a_loop_writes_a_row_past_it(empty_store: Path, empty_prefect: Path, tmp_path: Path) -> None:
+    """Also a stage that is not listed above: cells of some rows are words that no written file may have."""
+    loopline = Loopline(tmp_path / "workspace")
+    loopline.begin(empty_store, empty_prefect)
+    rows = []
+    for row in range(300):
+        is_rare, label = row % 29 == 7, "yes" if (row * 7919) % 10 < 3 + 4 * (row % 2) else "no"
+        town, age = (f"{SECRET}{row}", 914200 + row) if is_rare else ("ab"[row % 2], 20 + row % 7)
+        rows.append(f"{SECRET}{row},{town},{SECRET} {row} wrote,{age},{label}")
+    loopline.project("hidden", SPEC, {"data.csv": "\n".join(["code,town,note,age,y", *rows, ""])})
+    ended = loopline("run", "hidden").ok()
+    told = re.compile(rb"Zaphod|9142\d\d")
+    assert not told.search((ended.out + ended.err).encode())
+    files = [path for path in (loopline.home / ".loopline").rglob("*") if path.is_file()]
+    assert len(files) > 30
+    assert {path.name for path in files if told.search(path.read_bytes())} <= OF_THE_MODEL

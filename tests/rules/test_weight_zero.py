@@ -67,7 +67,7 @@ class Stages:
 
 
 def _worst(stages: Stages) -> Any:
-    worst = worst_examples(stages.prepared, stages.preparation, stages.evidence, shows_rows=True)
+    worst = worst_examples(stages.prepared, stages.preparation, stages.evidence)
     return worst.model_dump(exclude={"examples": {"__all__": {"row"}}})
 
 
@@ -85,7 +85,7 @@ def _columns_worth(stages: Stages) -> Any:
 
 
 def _background(stages: Stages) -> Any:
-    path = write_background(stages.place, stages.prepared, stages.preparation)
+    path = write_background(stages.place, stages.prepared, stages.preparation, stages.spec.data)
     assert path is not None
     return path.read_text()
 

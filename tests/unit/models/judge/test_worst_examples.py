@@ -23,7 +23,8 @@ def of_table(place: Path, target: list[object], prediction: object = None, shows
     _, preparation = prepared(table, place)
     true = targets(place / "prepared", "test")
     evidence = Evidence(preparation.task, true, np.zeros(len(true)) if prediction is None else prediction(true))
-    return worst_examples(place / "prepared", preparation, evidence, shows_rows=shows_rows)
+    worst = worst_examples(place / "prepared", preparation, evidence)
+    return worst if shows_rows else worst.without_rows()
 
 
 def test_the_worst_rows_of_a_table_come_with_their_numbers_and_short_values(tmp_path: Path):
@@ -58,7 +59,7 @@ def test_pictures_are_small_files(tmp_path: Path):
     _, preparation = prepared(table, tmp_path, kind="image", image=image)
     true = targets(tmp_path / "prepared", "test")
     evidence = Evidence(preparation.task, true, np.linspace(0.1, 0.9, len(true)))
-    first = worst_examples(tmp_path / "prepared", preparation, evidence, shows_rows=True).examples[0]
+    first = worst_examples(tmp_path / "prepared", preparation, evidence).examples[0]
     place = int(np.argmax(np.abs(true - evidence.challenger)))
     shown = np.array(Image.open(io.BytesIO(base64.b64decode(first.picture))))
     expected = feed_at(tmp_path / "prepared", "test", preparation, np.array([place]))["image"][0, ..., 0]
