@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
+from typing import TypeVar
+
+T = TypeVar("T")
 
 _LARGEST = 1e15
 """From here on a power of ten says more than its digits."""
@@ -18,3 +22,17 @@ def readable(value: float, digits: int = 4, sign: str = "") -> str:
     """
     is_large = 10 ** (digits - 1) <= abs(value) < _LARGEST and math.isfinite(value)
     return (f"{value:{sign},.0f}" if is_large else f"{value:{sign}.{digits}g}").replace("-", "−")
+
+
+def as_shown(value: T, shows_rows: bool, hide: Callable[[T], T]) -> T:
+    """Return a value that says something of single rows, or what `hide` leaves of it where the spec shows no rows.
+
+    Every stage that says something of rows asks here; `shows_rows` is the spec's `data.show_rows`.
+    """
+    return value if shows_rows else hide(value)
+
+
+def no_text(text: str) -> str:
+    """Hide a text as a whole."""
+    del text
+    return ""

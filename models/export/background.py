@@ -16,8 +16,7 @@ from models.export.signature import input_example
 from models.files import write_text
 from models.inference.names import BACKGROUND_FILE
 from models.kinds.data_kind import DATA_KINDS
-from models.project_spec.blocks import Data
-from models.project_spec.shown_rows import as_shown, rows_are_shown
+from models.readable import as_shown
 from models.validation.data_profile import FEWEST_ALIKE
 
 BACKGROUND_ROWS = 16
@@ -26,7 +25,7 @@ HIDDEN_AMONG = 4 * FEWEST_ALIKE * BACKGROUND_ROWS
 Array = np.ndarray[Any, np.dtype[Any]]
 
 
-def write_background(folder: Path, prepared: Path, preparation: Preparation, data: Data) -> Path | None:
+def write_background(folder: Path, prepared: Path, preparation: Preparation, *, shows_rows: bool) -> Path | None:
     """Write `background.json` into a folder; None for images and texts, which are not explained by column.
 
     Where the spec shows no rows none is a row of the data: each column's values are apart from those of the others, a
@@ -35,9 +34,9 @@ def write_background(folder: Path, prepared: Path, preparation: Preparation, dat
     if not DATA_KINDS[preparation.kind].has_columns:
         return None
     counted = weighing_examples(prepared, "train", preparation.rows["train"])
-    num_read = BACKGROUND_ROWS if rows_are_shown(data) else HIDDEN_AMONG
+    num_read = as_shown(BACKGROUND_ROWS, shows_rows, lambda _: HIDDEN_AMONG)
     positions = counted[spread_positions(len(counted), num_read)]
-    feed = as_shown(feed_at(prepared, "train", preparation, positions), data, _of_many_rows)
+    feed = as_shown(feed_at(prepared, "train", preparation, positions), shows_rows, _of_many_rows)
     size = min(len(positions), BACKGROUND_ROWS)
     path = folder / BACKGROUND_FILE
     write_text(path, json.dumps(input_example(feed, size)) + "\n")

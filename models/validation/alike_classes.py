@@ -7,7 +7,7 @@ import pyarrow.compute as pc
 
 from models.inputs.types import as_text, is_text
 from models.project_spec.blocks import Data
-from models.project_spec.shown_rows import as_shown, no_text
+from models.readable import as_shown, no_text
 
 _MOST_SHOWN = 4
 
@@ -30,7 +30,7 @@ def _message(name: str, column: pa.ChunkedArray, data: Data) -> str:
     alike = max(groups.values(), key=len, default=[])
     if len(alike) < 2:
         return ""
-    such_as = as_shown(f", such as {' and '.join(map(repr, alike[:_MOST_SHOWN]))}", data, no_text)
+    such_as = as_shown(f", such as {' and '.join(map(repr, alike[:_MOST_SHOWN]))}", data.show_rows, no_text)
     return (
         f"target {name!r}: {len(classes)} classes, of which some differ by case or spaces alone{such_as}: each is a "
         "class of its own; write them alike in the source"

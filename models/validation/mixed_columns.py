@@ -6,7 +6,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from models.project_spec.blocks import Data
-from models.project_spec.shown_rows import as_shown
+from models.readable import as_shown
 
 LEAST_SHARE = 0.9
 LOOKED_AT = 100_000
@@ -37,6 +37,6 @@ def _odd(values: pa.ChunkedArray, name: str, data: Data) -> str:
     if numbers == num_present or numbers < LEAST_SHARE * num_present:
         return ""
     row = pc.index(pc.fill_null(is_number, True), False).as_py()
-    cell = as_shown(repr(values[row].as_py()[:40]), data, lambda _: "none")
+    cell = as_shown(repr(values[row].as_py()[:40]), data.show_rows, lambda _: "none")
     message = f"column {name!r}: {numbers:,} of {num_present:,} values are numbers, row {row + 1} is {cell}"
     return f"{message}: read as text; correct it or leave it empty, or name the kind in data.features.kinds"

@@ -32,8 +32,7 @@ from models.project_spec.reserved_columns import (
     SPLIT_COLUMN,
     WEIGHT_COLUMN,
 )
-from models.project_spec.shown_rows import as_shown, rows_are_shown
-from models.readable import readable
+from models.readable import as_shown, readable
 from models.validation.data_profile import (
     OTHERS,
     Categories,
@@ -144,7 +143,7 @@ def profile_of(raw: Path, prepared: Path, data: Data) -> DataProfile:
         num_columns=len(names),
         **_rows(raw, path, data),
     )
-    return as_shown(profile, data, DataProfile.without_rows)
+    return as_shown(profile, data.show_rows, DataProfile.without_rows)
 
 
 def _rows(raw: Path, prepared: Path, data: Data) -> dict[str, Any]:
@@ -153,7 +152,7 @@ def _rows(raw: Path, prepared: Path, data: Data) -> dict[str, Any]:
     num_first = num_rows if data.image is None else min(num_rows, MOST_PICTURES)
     places = np.unique(np.linspace(0, max(0, num_first - 1), min(num_first, NUM_SHOWN)).astype(np.int64))
     splits, ids = _scanned(prepared, stored, places, is_by_id=data.id is not None)
-    if not rows_are_shown(data):
+    if not data.show_rows:
         return {"ids": ids}
     names = [name for name in schema.names if not _is_bytes(schema.field(name).type)][:MOST_SHOWN_COLUMNS]
     return {"ids": ids, "shown_columns": names, "sample": _sample(raw, names, places, splits, data.image)}

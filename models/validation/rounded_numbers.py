@@ -9,7 +9,7 @@ import pyarrow.compute as pc
 from models import scratch
 from models.kinds.task import TASKS
 from models.project_spec.blocks import Data
-from models.project_spec.shown_rows import as_shown, no_text
+from models.readable import as_shown, no_text
 from models.sources.whole_numbers import are_large, fits_float64
 
 MOSTLY = 0.5
@@ -35,7 +35,7 @@ def _rounded(column: pa.ChunkedArray, name: str, data: Data) -> str:
         together = np.flatnonzero(np.diff(values.cast(pa.float64(), safe=False).to_numpy()) == 0)
         if len(together):
             first, second = (values[int(together[0]) + offset].as_py() for offset in (0, 1))
-            such_as = as_shown(f", such as {first} and {second}", data, no_text)
+            such_as = as_shown(f", such as {first} and {second}", data.show_rows, no_text)
             return (
                 f"column {name!r}: {len(together):,} of {len(values):,} values become the same number as another one"
                 f"{such_as}, since float64 is exact up to 2^53 only: if they name something, say "
@@ -44,7 +44,7 @@ def _rounded(column: pa.ChunkedArray, name: str, data: Data) -> str:
     if pa.types.is_float64(column.type):
         large = scratch.by_parts(column, lambda part: part.filter(are_large(part)))
         if len(large) > (0 if is_name else MOSTLY * (len(column) - column.null_count)):
-            such_as = as_shown(f", such as {large[0].as_py():.0f}", data, no_text)
+            such_as = as_shown(f", such as {large[0].as_py():.0f}", data.show_rows, no_text)
             return (
                 f"column {name!r}: {len(large):,} values are floats from 2^53{such_as}; if they were whole numbers "
                 "that name something, different ones may be the same now: store them as texts or as integers of 64 "

@@ -55,8 +55,8 @@ class SpecCode:
             step: The step.
             has_feedback: Whether labelled predictions join the data; what takes them checks them, by own classes too.
         """
-        asked = (step, has_feedback)
-        if asked not in self._code:
+        named = (step, has_feedback)
+        if named not in self._code:
             checked = BY_NAME["validate-raw"].references if has_feedback else ()
             names = [text for path in (*step.references, *checked) for text in _strings_at(self._document, path)]
             for net in self._families(step):
@@ -64,12 +64,12 @@ class SpecCode:
             names = [name for name in names if is_own_code(name)]
             modules = [name.rpartition(":")[0] for name in names]
             packages = {module.partition(".")[0] for module in modules if not module.endswith(".py")}
-            self._code[asked] = StepCode(
+            self._code[named] = StepCode(
                 sources=[name for name in names if sort_of_net(name) != "class"],
                 packages=packages - {*OWN_PACKAGES},
                 has_own=any(name.partition(".")[0] not in OWN_PACKAGES for name in names),
             )
-        return self._code[asked]
+        return self._code[named]
 
     def libraries(self, step: Step) -> list[str]:
         """Return the libraries of the families, for a step that runs their code."""

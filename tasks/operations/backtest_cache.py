@@ -46,7 +46,6 @@ from models.nets.catalogue import net_name
 from models.pipeline.keys import Parts, key_of
 from models.pipeline.steps import BY_NAME, ENCODING_CODE, EXPORT_CODE, INPUT_ROWS
 from models.project_spec.blocks import Spec
-from models.project_spec.shown_rows import rows_are_shown
 from models.training.checkpoints.weights import weights_sha256
 from models.training.ensemble import fit_members, members_of
 from models.training.job import WEIGHTS_FILE, InitialWeights, TrainingJob, TrainingResult, begun
@@ -250,7 +249,7 @@ class BacktestCache:
                 outputs=preparation.outputs,
                 promoted_confidence=spec.judge.confidence,
                 bounds=bounds_of(reference.columns, spec.data, spec.monitor.seasonal),
-                shows_values=rows_are_shown(spec.data),
+                shows_values=spec.data.show_rows,
             )
         return self._watches[model]
 

@@ -29,7 +29,6 @@ from models.monitoring.tally import Bounds
 from models.monitoring.windowing import OpenWindow, WindowingRules, fill
 from models.pipeline.keys import canonical, key_of
 from models.project_spec.blocks import Spec
-from models.project_spec.shown_rows import rows_are_shown
 from tasks.host import database
 from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import delivery, registry_reader
@@ -286,7 +285,7 @@ class _MonitoringRun:
             outputs=preparation.outputs,
             promoted_horizons=horizons_promised(facts.verdict, metric.name) if facts.verdict else {},
             num_dependent=facts.verdict.num_dependent if facts.verdict else None,
-            shows_values=rows_are_shown(self._spec.data),
+            shows_values=self._spec.data.show_rows,
         )
 
     def _facts_of(self, version: str) -> VersionFacts:
@@ -308,7 +307,7 @@ class _MonitoringRun:
         return self._facts[version]
 
     def _judged_by(self) -> str:
-        hidden = [] if rows_are_shown(self._spec.data) else ["data.show_rows"]
+        hidden = [] if self._spec.data.show_rows else ["data.show_rows"]
         return canonical([self._spec.monitor.model_dump(), self._spec.goal.model_dump(), *hidden])
 
 

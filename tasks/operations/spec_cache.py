@@ -17,7 +17,6 @@ from models.pipeline.keys import library_parts
 from models.project_spec import reader
 from models.project_spec.blocks import Spec
 from models.project_spec.reader import spec_document, spec_of
-from models.project_spec.shown_rows import rows_are_shown
 from tasks.host.workspace import Project, Workspace
 
 MOST = 1000
@@ -95,7 +94,7 @@ def current_spec(project: Project, documents: SpecDocuments | None = None) -> Sp
 def shows_rows(project: Project) -> bool:
     """Return whether the project's spec of today lets pages show rows; not if it cannot be read."""
     try:
-        return rows_are_shown(current_spec(project).data)
+        return current_spec(project).data.show_rows
     except LooplineError:
         return False
 

@@ -20,7 +20,7 @@ from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec, Train
 from models.project_spec.frequency import ROWS
 from models.project_spec.references import short_name
-from models.project_spec.shown_rows import as_shown
+from models.readable import as_shown
 from models.report.inputs import input_rows
 from models.report.training_figures import TrainingCourse, learning_curves
 from models.training.costs.summary import Costs, of_results
@@ -239,7 +239,7 @@ def _sample(most: int | None, num_train: int) -> dict[str, str]:
 
 def _data(spec: Spec, inputs: Inputs, preparation: Preparation) -> dict[str, Any]:
     raw, prepared, version = (inputs[name].result for name in ("ingest", "prepare", "version"))
-    extremes = as_shown(preparation.extremes, spec.data, lambda _: {})
+    extremes = as_shown(preparation.extremes, spec.data.show_rows, lambda _: {})
     return {
         "source": str(spec.data.source),
         "dataset version": version["prepared"],

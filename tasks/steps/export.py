@@ -14,7 +14,7 @@ from models.inference.names import FP32, UNCHANGED_FILE
 from models.inference.portable import MODEL_FILE
 from models.metrics.metrics import metric_of
 from models.pipeline.records import StepRecord
-from models.project_spec.shown_rows import as_shown
+from models.readable import as_shown
 from models.training.job import JOB_FILE
 from tasks.host import memory
 from tasks.loop.jobs import tensors
@@ -23,7 +23,6 @@ from tasks.state.outbox import LOOP_RUN, Outbox
 
 if TYPE_CHECKING:
     from models.export.variants import VariantMeasurement
-    from models.project_spec.blocks import Data
 
 SAMPLES_FILE = "samples.txt"
 
@@ -57,7 +56,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
             out=str(folder),
             metadata=metadata,
         )
-        exported = as_shown(exported, loop.spec.data, without_rows)
+        exported = as_shown(exported, loop.spec.data.show_rows, without_rows)
         if "samples" in exported:
             _keep_samples(loop.outbox, folder, exported["samples"])
         loop.make_room(prepared.file(ROWS_FILE))
@@ -65,7 +64,7 @@ def export(loop: Loop) -> tuple[StepRecord, bool]:
         loop.outbox.metrics(LOOP_RUN, {"parity": exported["parity"], "size_bytes": exported["size_bytes"]})
         reference = _reference(prepared.folder, folder)
         further_files = [folder / UNCHANGED_FILE] * (exported["served"] != FP32) + _background(
-            loop.spec.data, prepared.folder, folder
+            prepared.folder, folder, shows_rows=loop.spec.data.show_rows
         )
         return StepResult([folder / MODEL_FILE, folder / "preparation.json", reference, *further_files], exported)
 
@@ -131,10 +130,10 @@ def _reference(prepared: Path, folder: Path) -> Path:
     return build(prepared, folder / MODEL_FILE, Preparation.load(folder)).save(folder)
 
 
-def _background(data: Data, prepared: Path, folder: Path) -> list[Path]:
+def _background(prepared: Path, folder: Path, *, shows_rows: bool) -> list[Path]:
     from models.export.background import write_background
 
-    written = write_background(folder, prepared, Preparation.load(folder), data)
+    written = write_background(folder, prepared, Preparation.load(folder), shows_rows=shows_rows)
     return [] if written is None else [written]
 
 

@@ -24,7 +24,7 @@ from models.metrics.language import bz2_bits_per_char
 from models.metrics.metrics import metric_of
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
-from models.project_spec.shown_rows import as_shown
+from models.readable import as_shown
 from models.report.verdict_figures import verdict_figures
 from models.validation.data_profile import FEWEST_ALIKE
 from tasks.host.workspace import Project
@@ -191,7 +191,7 @@ def _write_worst(spec: Spec, inputs: Inputs, folder: Path, evidence: Evidence) -
 
     prepared = inputs["prepare"].folder
     worst = as_shown(
-        worst_examples(prepared, Preparation.load(prepared), evidence), spec.data, WorstExamples.without_rows
+        worst_examples(prepared, Preparation.load(prepared), evidence), spec.data.show_rows, WorstExamples.without_rows
     )
     write_text(folder / WORST_FILE, worst.model_dump_json(exclude_defaults=True) + "\n")
     return folder / WORST_FILE
@@ -249,7 +249,7 @@ def _slices(spec: Spec, prepared: Path) -> dict[str, np.ndarray]:
     from models.data.feeds import slice_values
 
     slices = slice_values(prepared, "test", spec.judge.slices)
-    return as_shown(slices, spec.data, lambda slices: without_rare(slices, FEWEST_ALIKE))
+    return as_shown(slices, spec.data.show_rows, lambda slices: without_rare(slices, FEWEST_ALIKE))
 
 
 def _without_known(report: Reporter, evidence: Evidence, is_known: np.ndarray | None) -> tuple[Evidence, int]:

@@ -15,7 +15,7 @@ from models.judge.held_out import check_measurable
 from models.ngrams.model import NGRAMS_FILE
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
-from models.project_spec.shown_rows import as_shown
+from models.readable import as_shown
 from models.training.costs.whole_tables import check_raw
 from models.validation.unseen_categories import unseen_categories
 from tasks.loop.loop import Inputs, Loop, StepResult
@@ -49,7 +49,7 @@ def prepare(loop: Loop) -> tuple[StepRecord, bool]:
         for name in collected_later(prepared.left_out):
             loop.report.note(f"prepare: column {name!r} is left out until a training row has a value in it")
         for name, text in prepared.extremes.items():
-            words = as_shown(text, loop.spec.data, lambda _: "values lie far from all others")
+            words = as_shown(text, loop.spec.data.show_rows, lambda _: "values lie far from all others")
             cure = "if such a value means `missing`, leave the cell empty in the source"
             loop.report.note(f"prepare: column {name!r}: {words}: {cure}")
         for text in unseen_categories(project.prepared, prepared):

@@ -8,7 +8,6 @@ from pathlib import Path
 from models.data.preparation import ROWS_FILE
 from models.files import read_json, write_text
 from models.pipeline.records import StepRecord
-from models.project_spec.shown_rows import rows_are_shown
 from models.validation.data_profile import CheckedExpectation, DataProfile
 from models.validation.profiling import profile_of
 from tasks.host import memory
@@ -31,7 +30,7 @@ def keep_profile(loop: Loop, version: StepRecord) -> None:
     path = data_file(loop.state, version.result["prepared"])
     shared_files.fetch(loop.state, path)
     before = DataProfile.read(path.read_text()) if path.is_file() else None
-    if before is not None and before.shows_rows == rows_are_shown(loop.spec.data):
+    if before is not None and before.shows_rows == loop.spec.data.show_rows:
         return
     records, hashes = loop.step_cache.records, loop.step_cache.hashes
     if any(records.broken(loop.done[step], hashes) for step in ("ingest", "prepare")):

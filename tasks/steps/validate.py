@@ -15,7 +15,7 @@ from models.errors import DataError, GateRefused, StoreError, first_of
 from models.feedback.columns import FEEDBACK_FILE
 from models.files import write_json, write_text
 from models.pipeline.records import StepRecord
-from models.project_spec.shown_rows import as_shown
+from models.readable import as_shown
 from models.sources.mapped import mapped_table
 from models.sources.read import read_table, write_table
 from models.validation.data_profile import without_values
@@ -126,7 +126,7 @@ def _publish_outcome(
 ) -> StepResult:
     """Publish the outcome of the checks of a stage; refuse a table that is rejected, which `table` returns."""
     report = {**outcome.report, "stage": stage, "loop_id": loop.id}
-    report["results"] = as_shown(report["results"], loop.spec.data, without_values)
+    report["results"] = as_shown(report["results"], loop.spec.data.show_rows, without_values)
     html = _publish(loop, folder, stage, report)
     counts = {
         "expectations": len(report["results"]),

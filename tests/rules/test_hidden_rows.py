@@ -25,7 +25,7 @@ from models.judge.slices import without_rare
 from models.judge.worst_examples import worst_examples
 from models.judge.worst_rows import WorstExamples
 from models.project_spec.blocks import Spec
-from models.project_spec.shown_rows import as_shown
+from models.readable import as_shown
 from models.serving.playground_form import PlaygroundField, PlaygroundForm
 from models.sources.read import write_table
 from models.validation.alike_classes import alike_classes
@@ -86,12 +86,12 @@ def _checks(stage: Stage) -> Any:
          "arguments": {"column": "town", "partition_object": {"values": ["a", SECRET]}}},
         {**check, "expectation": "column_mean_to_be_between", "error": f"cannot be evaluated: {SECRET} is no number"},
     ]  # fmt: skip
-    return as_shown(results, stage.spec.data, without_values)
+    return as_shown(results, stage.spec.data.show_rows, without_values)
 
 
 def _slices(stage: Stage) -> Any:
     towns = {"town": np.array(stage.table.column("town").to_pylist(), object)}
-    shown = as_shown(towns, stage.spec.data, lambda slices: without_rare(slices, FEWEST_ALIKE))
+    shown = as_shown(towns, stage.spec.data.show_rows, lambda slices: without_rare(slices, FEWEST_ALIKE))
     return shown["town"].tolist()
 
 
@@ -113,7 +113,7 @@ def _worst(stage: Stage) -> Any:
     true = targets(stage.place / "prepared", "test")
     evidence = Evidence("multiclass", true, np.full((len(true), 3), 1 / 3))
     worst = worst_examples(stage.place / "prepared", preparation, evidence)
-    return as_shown(worst, stage.spec.data, WorstExamples.without_rows).model_dump(exclude_defaults=True)
+    return as_shown(worst, stage.spec.data.show_rows, WorstExamples.without_rows).model_dump(exclude_defaults=True)
 
 
 def _background(stage: Stage) -> Any:
@@ -124,7 +124,7 @@ def _background(stage: Stage) -> Any:
     data = stage.spec.data.model_copy(update={"features": type(stage.spec.data.features)()})
     spec = stage.spec.model_copy(update={"data": data})
     preparation = prepare(stage.place / "raw.parquet", spec, stage.place, stage.place / "prepared")
-    path = write_background(stage.place, stage.place / "prepared", preparation, data)
+    path = write_background(stage.place, stage.place / "prepared", preparation, shows_rows=stage.shows_rows)
     return path and json.loads(path.read_text())
 
 
@@ -157,21 +157,27 @@ def test_every_stage_that_says_something_of_data(says: str, tmp_path: Path) -> N
         assert bool(told) == shows_rows, told
 
 
-def test_one_place_decides() -> None:
-    """A stage that reads `data.show_rows` by itself, in place of `as_shown`, is named."""
+def test_a_stage_chooses_by_as_shown_alone() -> None:
+    """What a spec says of rows is passed on, to `as_shown` in the end; no stage branches on it by itself."""
     root = Path(__file__).parents[2]
-    readers = [
-        path.relative_to(root).as_posix()
-        for room in ("models", "tasks", "flows")
-        for path in (root / room).rglob("*.py")
-        if any(
-            isinstance(node, ast.Attribute) and node.attr == "show_rows"
-            for node in ast.walk(ast.parse(path.read_text()))
-        )
-    ]
-    assert readers == ["models/project_spec/shown_rows.py"]
+    branches = set()
+    for path in (path for room in ("models", "tasks", "flows") for path in (root / room).rglob("*.py")):
+        tree = ast.parse(path.read_text())
+        passed = [call.args + [word.value for word in call.keywords] for call in ast.walk(tree)
+                  if isinstance(call, ast.Call)]  # fmt: skip
+        plain = {id(node) for arguments in passed for node in arguments}
+        plain |= {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Return)}
+        reads = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and node.attr == "show_rows"]
+        branches |= {path.relative_to(root).as_posix() for node in reads if id(node) not in plain}
+    assert branches == BRANCHES.keys()
 
 
+BRANCHES = {
+    "models/validation/profiling.py": "reads no sample; `as_shown` takes what else the profile says of rows",
+    "tasks/operations/monitor.py": "counts windows anew after a change of the key",
+    "tasks/steps/profile.py": "counts the data anew after a change of the key",
+}
+"""Modules that ask by themselves, and why."""
 SPEC = """
 data:
   source: data.csv

@@ -85,7 +85,7 @@ def _columns_worth(stages: Stages) -> Any:
 
 
 def _background(stages: Stages) -> Any:
-    path = write_background(stages.place, stages.prepared, stages.preparation, stages.spec.data)
+    path = write_background(stages.place, stages.prepared, stages.preparation, shows_rows=True)
     assert path is not None
     return path.read_text()
 

@@ -8,10 +8,7 @@ from models.data.feeds import feeds
 from models.data.preparation import Preparation
 from models.export.background import BACKGROUND_ROWS, write_background
 from models.inference.explain import Explainer
-from models.project_spec.blocks import Data
 from tests.finished_jobs import FinishedJob
-
-DATA = Data.model_validate({"source": "x.csv", "target": "y"})
 
 
 @pytest.mark.parametrize(("kind", "task"), [("table", "binary"), ("series", "regression")])
@@ -20,7 +17,7 @@ def test_a_few_training_rows_are_kept_as_the_graph_takes_them(
 ) -> None:
     prepared = finished_job("mlp", kind, task).prepared
     preparation = Preparation.load(prepared)
-    path = write_background(tmp_path, prepared, preparation, DATA)
+    path = write_background(tmp_path, prepared, preparation, shows_rows=True)
     assert path is not None
     kept, (train, *_) = json.loads(path.read_text()), list(feeds(prepared, "train"))
     assert set(kept) == set(train)
@@ -38,5 +35,5 @@ def test_images_and_texts_keep_none(finished_job: FinishedJob, tmp_path: Path, k
     net = "cnn" if kind == "image" else "decoder"
     prepared = finished_job(net, kind, task).prepared
     preparation = Preparation.load(prepared)
-    assert write_background(tmp_path, prepared, preparation, DATA) is None
+    assert write_background(tmp_path, prepared, preparation, shows_rows=True) is None
     assert Explainer.load(tmp_path, preparation) is None
