@@ -107,7 +107,7 @@ class CodeReader:
     def __init__(self, memory: Path | None = None) -> None:
         self._path = memory
         self._memory: dict[str, Any] = {**read_json(_beside_bytecode()), **read_json(memory)} if memory else {}
-        self._changed = False
+        self._changed = memory is not None and not memory.exists()
         self.renew()
 
     def renew(self) -> None:
