@@ -22,6 +22,8 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from typing import Any
 
+import sqlalchemy.orm
+
 from models.distributed.forkserver import OF_RANKS, PRELOAD
 
 LIBRARIES = (
@@ -293,6 +295,7 @@ class _HeldBack(MetaPathFinder, Loader):
                 importlib.import_module(name)
         del os.environ["PREFECT_HOME"]
         _build_models_once()
+        sqlalchemy.orm.configure_mappers()  # of MLflow, Optuna and Prefect: .14 CPU-s of each process that asks a store
         prefects = [name for name in sys.modules if name.partition(".")[0] == "prefect"]
         self._modules = {name: sys.modules.pop(name) for name in (*prefects, *ours)}
         for name in ours:
