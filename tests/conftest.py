@@ -24,7 +24,7 @@ from tasks.host.workspace import Project, Workspace
 from tasks.mlflow import embedded_store
 from tests import rewritten, shared_stores
 from tests.environment import forget_the_user
-from tests.preloaded import remember_databases, remember_operators, remember_ours
+from tests.preloaded import HUGE_MB, leave_pictures_blank, remember_databases, remember_operators, remember_ours
 from tests.shared_stores import made_once
 
 if TYPE_CHECKING:
@@ -44,9 +44,6 @@ COLLECT = (50_000, 20, 100)
 
 SEED = int(os.environ.get("FAULT_SEED", "0"))
 """Of what draws at random: fixed every day, another one under `make soak`."""
-
-HUGE_MB = 1 << 20
-"""What a test process holds is no loop's: to look for its garbage took .2 s of CPU a step of a loop or a check."""
 
 WHOLE, SHARED = "tests", "shared"
 """The folder that a whole run names, and that of what its workers share, beside theirs."""
@@ -73,7 +70,7 @@ def pytest_configure(config: pytest.Config) -> None:
     if "gpu" not in config.option.markexpr or "not gpu" in config.option.markexpr:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     gc.set_threshold(*COLLECT)
-    style.LAYOUT = None  # nobody looks at pictures of loops, and margins are half of what one costs
+    leave_pictures_blank()
     memory.WORTH_MB = HUGE_MB
     remember_ours()
     remember_databases()
@@ -176,9 +173,9 @@ def _own_environment() -> Iterator[None]:
 
 
 @pytest.fixture
-def margins(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Pictures have the margins of a user's: for the tests of pictures."""
-    monkeypatch.setattr(style, "LAYOUT", "constrained")
+def pictures(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures are drawn as a user's: for the tests of pictures."""
+    monkeypatch.setattr(style, "as_svg", getattr(style.as_svg, "__wrapped__", style.as_svg))
 
 
 @pytest.fixture(scope="session")

@@ -82,6 +82,11 @@ LIBRARIES = (
     *OF_RANKS,
 )
 OURS = ("models", "tasks", "flows")
+HUGE_MB = 1 << 20
+"""What a test process holds is no loop's: to look for its garbage took .2 s of CPU a step of a loop or a check."""
+BLANK = b'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 475 230"><defs/></svg>'
+PICTURES = "TESTS_PICTURES"
+"""The variable with which a command draws the pictures of its loop."""
 PREFECT = (
     "prefect.concurrency.services",
     "prefect.engine",
@@ -107,6 +112,7 @@ def preload() -> None:
     _export_once()
     _look_at_requirements_once()
     _look_for_frames_once()
+    _build_dvcs_parser_once()
     sys.meta_path.insert(0, _HeldBack())
 
 
@@ -121,12 +127,14 @@ def _ours(users_of_prefect: bool) -> Iterator[str]:
 
 
 def remember_ours() -> None:
-    """Fingerprint each file of our own code once in a process, whatever the number of its workspaces."""
+    """List our own modules and fingerprint each once in a process, whatever the number of its workspaces and steps."""
     from models.pipeline import keys
 
-    fingerprint = keys._fingerprint
+    root, own_modules, fingerprint = keys.ROOT, keys._own_modules, keys._fingerprint
+    listing = own_modules()
     ours = functools.cache(fingerprint)
-    own = frozenset(keys._own_modules().values())
+    own = frozenset(listing.values())
+    keys._own_modules = lambda: listing if root == keys.ROOT else own_modules()
     keys._fingerprint = lambda path: (ours if str(path) in own else fingerprint)(path)
 
 
@@ -140,6 +148,17 @@ def remember_operators() -> None:
         registry.from_torchlib = staticmethod(functools.cache(registry.from_torchlib))
         composites = functools.cache(decomp_utils._collect_all_valid_cia_ops)
         decomp_utils._collect_all_valid_cia_ops = exported_program._collect_all_valid_cia_ops = composites
+
+
+def leave_pictures_blank() -> None:
+    """Paint each figure of a loop, which nobody looks at, but leave out matplotlib's drawing: .4 CPU-s a loop."""
+    from models.report import style
+
+    @functools.wraps(style.as_svg)
+    def blank(_: Any) -> bytes:
+        return BLANK
+
+    style.as_svg = blank
 
 
 def _list_timezones_once() -> None:
@@ -269,6 +288,14 @@ def _look_for_frames_once() -> None:
     import narwhals.dependencies  # LightGBM asks it what a matrix is, and it all packages for their plugins
 
     narwhals.dependencies.is_into_dataframe(None)
+
+
+def _build_dvcs_parser_once() -> None:
+    """DVC builds the parsers of its fifty commands to read the options of one, 50 ms of CPU."""
+    from dvc.cli import parser
+
+    parser.get_main_parser = functools.cache(parser.get_main_parser)
+    parser.get_main_parser()
 
 
 def _build_models_once() -> None:

@@ -406,9 +406,9 @@ class _Child:
 def _main() -> None:
     """Listen, let whoever started this go on, and serve."""
     gc.disable()  # it would go through four million objects again and again, a third of the time of the imports
-    from models import report
+    from tasks.host import memory
     from tasks.tools import dvc_repo
-    from tests.preloaded import preload
+    from tests.preloaded import HUGE_MB, PICTURES, leave_pictures_blank, preload
     from tests.warm_python import STARTERS, stand_in
 
     starters = [importlib.import_module(name) for name in STARTERS]
@@ -440,7 +440,9 @@ def _main() -> None:
     sys.path[0] = str(Path(sys.argv[0]).parent)  # as for a script; `-m` put the folder of then there
     from flows.cli import main
 
-    report.style.LAYOUT = None  # nobody looks at the pictures of a command's loop, and margins are a tenth of its CPU
+    if PICTURES not in os.environ:
+        leave_pictures_blank()
+    memory.WORTH_MB = HUGE_MB
     end_with(main)
 
 

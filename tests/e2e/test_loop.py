@@ -15,6 +15,7 @@ from models.pipeline.steps import STEPS
 from tasks.host.workspace import Workspace
 from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer
+from tests.preloaded import PICTURES
 from tests.running import PROMISED_S, ROOT, Loopline, begin_prefect, flow_runs, leftovers, write_program
 
 pytestmark = pytest.mark.e2e
@@ -27,7 +28,8 @@ DATA_STEPS = ("ingest", "validate-raw", "prepare", "validate-prepared", "version
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, empty_prefect: Path):
     """A workspace outside of any git repository, with its own Prefect server; and the penguins as they are shipped."""
-    made = Loopline(tmp_path_factory.mktemp("first-day") / "home", {"LOOPLINE_SERVER_IDLE_S": "300"})
+    environ = {"LOOPLINE_SERVER_IDLE_S": "300", PICTURES: "drawn"}
+    made = Loopline(tmp_path_factory.mktemp("first-day") / "home", environ)
     shutil.copytree(ROOT / "projects" / "penguins", made.home / "projects" / "penguins", ignore=lambda *_: ["data"])
     begin_prefect(made.home, empty_prefect)
     yield made
@@ -48,6 +50,7 @@ def test_a_first_run_goes_the_whole_way_round(home: Loopline):
         assert word in ended.out
     card = Path(re.search(r"^  card +(\S+)$", ended.out, re.MULTILINE)[1])
     assert "<html" in card.read_text()[:200].lower()
+    assert len(re.findall(r"data:image/svg\+xml;base64,\w{2000,}", card.read_text())) >= 5, "its pictures are drawn"
     assert [line.split()[0] for line in ended.err.splitlines() if line.endswith("...")] == [step.name for step in STEPS]
     assert home.versions("penguins") == [1]
     assert home.aliases("penguins") == {"champion": 1}

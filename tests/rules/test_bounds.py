@@ -114,6 +114,7 @@ def test_what_is_tolerated_at_the_verdict_is_no_decay_unless_the_spec_says_so():
     assert pooled(METRICS["accuracy"], [(now, 1000)], promoted, exact).decayed
 
 
+@pytest.mark.usefixtures("pictures")
 def test_no_axis_passes_the_bound():
     assert within_limits("accuracy", 0.96, 1.04) == (0.96, 1.0)
     assert within_limits("ndcg_at_10", -0.1, 1.04) == (0.0, 1.0)

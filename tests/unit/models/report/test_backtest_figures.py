@@ -9,7 +9,7 @@ import pytest
 from models.report.backtest_figures import loops_over_time, metric_over_time, regrets, spent
 from tests.synthetic_past import made_backtest
 
-pytestmark = pytest.mark.usefixtures("margins")
+pytestmark = pytest.mark.usefixtures("pictures")
 
 PICTURES = (metric_over_time, loops_over_time, regrets, spent)
 

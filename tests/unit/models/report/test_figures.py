@@ -10,7 +10,7 @@ from models.judge.verdict import Difference, Estimate, Slice, Verdict
 from models.project_spec.blocks import Judge
 from models.report import figures
 
-pytestmark = pytest.mark.usefixtures("margins")
+pytestmark = pytest.mark.usefixtures("pictures")
 
 RNG = np.random.default_rng(0)
 BINARY = RNG.integers(0, 2, 300)

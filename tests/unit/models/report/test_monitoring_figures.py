@@ -7,7 +7,7 @@ from models.monitoring.report import WindowReport
 from models.report.monitoring_figures import feature_map, metric_over_time, prediction_drift
 from tests.unit.models.monitoring.conftest import decayed, drift, window
 
-pytestmark = pytest.mark.usefixtures("margins")
+pytestmark = pytest.mark.usefixtures("pictures")
 
 PROMOTED = Estimate(value=0.73, low=0.72, high=0.74)
 MEASURED = {"realised": Estimate(value=0.72, low=0.7, high=0.74), "estimated": 0.71, "num_measured": 900}

@@ -5,7 +5,7 @@ import pytest
 
 from models.report import output_figures
 
-pytestmark = pytest.mark.usefixtures("margins")
+pytestmark = pytest.mark.usefixtures("pictures")
 
 rng = np.random.default_rng(0)
 TRUE = rng.normal(size=(300, 2))

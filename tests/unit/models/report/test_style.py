@@ -5,7 +5,7 @@ import pytest
 
 from models.report.style import DASHES, MODEL_LOOKS, PALETTE, draw, look, shorten
 
-pytestmark = pytest.mark.usefixtures("margins")
+pytestmark = pytest.mark.usefixtures("pictures")
 
 
 def paint(figure):

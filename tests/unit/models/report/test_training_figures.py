@@ -6,7 +6,7 @@ import pytest
 
 from models.report import training_figures
 
-pytestmark = pytest.mark.usefixtures("margins")
+pytestmark = pytest.mark.usefixtures("pictures")
 
 
 def text_of(svg):

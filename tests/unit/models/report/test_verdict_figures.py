@@ -9,7 +9,7 @@ from models.judge.verdict import Estimate, Verdict
 from models.project_spec.blocks import Judge
 from models.report.verdict_figures import verdict_figures
 
-pytestmark = pytest.mark.usefixtures("margins")
+pytestmark = pytest.mark.usefixtures("pictures")
 
 SOURCE = np.random.default_rng(0)
 NUMBERS = SOURCE.normal(size=80)
