@@ -16,6 +16,8 @@ from models.installation import Form
 
 ROOT = Path(__file__).parents[3]
 NAMED = re.compile(r"`make |EXTRAS=|git pull|\bpip install|uv pip|uv tool|pipx ")
+WORD = re.compile(r"`make|EXTRAS|\bgit\b|\bpip\b|\buv\b|pipx")
+"""What a module must hold to have such a text: fewer are parsed."""
 OF_OTHERS = {
     "models/export/bundle.py",  # how to run a bundle, which is on a machine without Loopline
 }
@@ -23,7 +25,8 @@ OF_OTHERS = {
 
 def texts_of(path: Path) -> list[str]:
     """Return the texts of a module that a user may read, which its docstrings are not."""
-    tree = ast.parse(path.read_text())
+    source = path.read_text()
+    tree = ast.parse(source if WORD.search(source) else "")
     texts = {id(node): node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Expr):
