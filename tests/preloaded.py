@@ -53,6 +53,7 @@ LIBRARIES = (
     "optuna.importance",
     "pandas",
     "pandas.core.methods.to_dict",
+    "psycopg",
     "pyarrow.dataset",
     "safetensors.numpy",
     "scipy.stats",
