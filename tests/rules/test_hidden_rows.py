@@ -205,11 +205,11 @@ def test_no_stage_of_a_loop_writes_a_row_past_it(empty_store: Path, empty_prefec
     rows = []
     for row in range(300):
         is_rare, label = row % 29 == 7, "yes" if (row * 7919) % 10 < 3 + 4 * (row % 2) else "no"
-        town, age = (f"{SECRET}{row}", 914200 + row) if is_rare else ("ab"[row % 2], 20 + row % 7)
+        town, age = (f"{SECRET}{row}", 91_420_000_000_000 + row) if is_rare else ("ab"[row % 2], 20 + row % 7)
         rows.append(f"{SECRET}{row},{town},{SECRET} {row} wrote,{age},{label}")
     loopline.project("hidden", SPEC, {"data.csv": "\n".join(["code,town,note,age,y", *rows, ""])})
     ended = loopline("run", "hidden").ok()
-    told = re.compile(rb"Zaphod|9142\d\d")
+    told = re.compile(rb"Zaphod|914200000000\d\d")
     assert not told.search((ended.out + ended.err).encode())
     files = [path for path in (loopline.home / ".loopline").rglob("*") if path.is_file()]
     assert len(files) > 30
