@@ -15,6 +15,7 @@ FROM_CLEAN_PROCESSES = {
     "models/distributed/forkserver.py": "the fork server: it starts no thread",
     "models/training/agent.py": "the agent, itself a fork of the fork server, before it trains",
     "tests/integration/test_planner.py": "a process of its own that only imports",
+    "tests/rewritten.py": "pytest's first process as it begins, before the warm parent",
     "tests/time/machines.py": "a fork of the warm parent, as it begins",
     "tests/unit/infra/client/loopline/test_session.py": "a process of its own that only imports",
     "tests/unit/models/project_spec/test_references.py": "a process of its own that only imports",
