@@ -19,8 +19,8 @@ def release(*, always: bool = False) -> None:
 
     `always`: also in a smaller process, such as one that works on a large table alone.
 
-    Cost: 20 ms; the first collection 0.3 to 0.5 s, since it looks at every object of all libraries. It frees 250 of 613 MB in
-    the process that has validated and prepared 336,776 rows.
+    Cost: 20 ms; the first collection 0.3 to 0.5 s, since it looks at every object of all libraries. It frees 250 of
+    613 MB in the process that has validated and prepared 336,776 rows.
     """
     global _least_left
     if _resident() < WORTH_MB << 20 and not always:  # it holds less for itself: no page need be counted, for 15 ms
