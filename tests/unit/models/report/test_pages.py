@@ -71,6 +71,7 @@ def test_pictures_are_told_apart_by_content():
     assert data_uri(b"<svg/>").startswith("data:image/svg+xml;base64,")
 
 
+@pytest.mark.usefixtures("pictures")
 def test_figures_are_dark_in_the_dark_but_maps_of_colours_are_not():
     figure = draw(lambda figure: figure.subplots().plot([0, 1], **look("challenger", 0)))
     colour_map = draw(lambda figure: figure.subplots().imshow([[0, 1]]))
