@@ -111,6 +111,11 @@ def watch(module: str | None) -> None:
         sys.addaudithook(_hook)
 
 
+def is_watching() -> bool:
+    """Return True if own code was loaded in this process."""
+    return _is_watching
+
+
 @contextlib.contextmanager
 def collecting() -> Iterator[Reads]:
     """Collect what own code of this process reads within the block, and what `credit` adds."""

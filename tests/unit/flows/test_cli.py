@@ -324,10 +324,12 @@ ENDS = """
 import atexit, os, signal, sys
 from flows import cli
 from models.errors import GateRefused
+from models.project_spec import own_reads
 def refuse():
     raise GateRefused("no")
 def command():
     global left_open
+    own_reads.watch("own.py")
     left_open = open(sys.argv[1], "w")
     left_open.write("whole")
     atexit.register(print, "the last act")
