@@ -71,10 +71,12 @@ def text_form(column: pa.ChunkedArray) -> TextForm | None:
 
     Cost: linear; each different text is looked at once.
     """
-    if not is_text(column.type) or are_codes(as_text(column).drop_null()):
+    if not is_text(column.type):
         return None
     counts = as_text(column).drop_null().value_counts()
     texts, times = counts.field("values"), counts.field("counts")
+    if are_codes(texts):
+        return None
     for kind, pattern in _FORMS.items():
         fits = pc.match_substring_regex(texts, pattern)
         misfits = texts.filter(pc.invert(fits))

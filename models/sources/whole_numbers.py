@@ -28,7 +28,7 @@ def fits_float64(whole: pa.ChunkedArray) -> bool:
     return True
 
 
-def are_codes(texts: pa.ChunkedArray) -> bool:
+def are_codes(texts: pa.Array | pa.ChunkedArray) -> bool:
     """Return True for digits of one length, of which some begin with a zero: 05123 is a place, and no number."""
     length = pc.min_max(pc.utf8_length(texts)).as_py()
     return (
