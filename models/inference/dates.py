@@ -1,9 +1,8 @@
-"""Columns of texts that are dates in a form of their own, such as 31.05.2024, as times."""
+"""Columns of texts or whole numbers that are dates in a form of their own, such as 31.05.2024, as times."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from datetime import UTC, datetime
 
 import pyarrow as pa
 import pyarrow.compute as pc
@@ -11,7 +10,8 @@ import pyarrow.compute as pc
 from models import scratch
 from models.inference.input_schema import refusing
 from models.inference.row_values import RowError, written_times
-from models.inputs.types import is_text
+from models.inputs.types import is_number, is_text
+from models.sources.whole_numbers import floats_of
 
 
 def with_dates(table: pa.Table, forms: Mapping[str, str], first_row: int = 1) -> pa.Table:
@@ -29,19 +29,18 @@ def with_dates(table: pa.Table, forms: Mapping[str, str], first_row: int = 1) ->
     """
     for place, field in enumerate(table.schema):
         form = forms.get(field.name)
-        if form and (is_text(field.type) or pa.types.is_integer(field.type)):
+        if form and (is_text(field.type) or is_number(field.type)):
             table = table.set_column(place, field.name, _times(table.column(place), field.name, form, first_row))
     return table
 
 
 def _times(written: pa.ChunkedArray, name: str, form: str, first_row: int) -> pa.ChunkedArray:
+    written = floats_of(written) if pa.types.is_decimal(written.type) else written
+
     def times_of(part: pa.ChunkedArray) -> pa.ChunkedArray:
         different = pc.unique(part)
-        times = [
-            time.astimezone(UTC).replace(tzinfo=None) if isinstance(time, datetime) and time.tzinfo else time or None
-            for time in written_times(different.to_pylist(), name, form)
-        ]
-        return pa.array(times, pa.timestamp("us")).take(pc.index_in(part, different))
+        times = pa.array(written_times(different.to_pylist(), name, form), pa.timestamp("us"))
+        return times.take(pc.index_in(part, different))
 
     try:
         return scratch.by_parts(written, times_of)

@@ -149,27 +149,36 @@ def moments(values: Sequence[Any], name: str, first: int = 1) -> np.ndarray:
 def written_times(values: Sequence[Any], name: str, form: str, first: int = 1) -> list[Any]:
     """Return texts and whole numbers as the times that they say in a form of `strptime`, texts in ISO 8601 too.
 
-    Other values stay as they are: times, and None, NaN and "" for missing.
+    A time has no zone and is in UTC. None, NaN and "" are None; values of other types stay as they are.
 
     Raises:
-        RowError: A text or whole number is neither; names row, column, value and what is expected.
+        RowError: A text or number is neither; names row, column, value and what is expected.
     """
-    times = []
-    for row, value in enumerate(values, first):
-        is_written = isinstance(value, str) or type(value) is int
-        time = _written_time(str(value).strip(), form) if is_written else value
-        if isinstance(time, str) and time:
+    times = [_written_time(value, form) for value in values]
+    for row, (time, value) in enumerate(zip(times, values, strict=True), first):
+        if isinstance(time, str):
             example = datetime(2024, 5, 31, 14, 30).strftime(form)
             expected = f"a time such as {example} ({form}), one in ISO 8601, or null for missing"
             raise RowError(f"row {row}, column {name!r}: got {shown(value)}, expected {expected}")
-        times.append(time)
     return times
 
 
-def _written_time(text: str, form: str) -> datetime | str:
-    with contextlib.suppress(ValueError):
-        return datetime.strptime(text, form)
-    return _iso_time(text)
+def _written_time(value: Any, form: str) -> Any:
+    """Return the time that a value says, None for missing; a text or number that says none as text."""
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        return value
+    text = str(value).strip()
+    if not text or value != value:
+        return None
+    number = _number_text(text)  # 20240531.0 is 20240531, as pandas writes it beside missing values
+    for written in dict.fromkeys((text, number)):
+        with contextlib.suppress(ValueError):
+            return _in_utc(datetime.strptime(written, form))
+    return _in_utc(_iso_time(number))
+
+
+def _in_utc(time: datetime | str) -> datetime | str:
+    return time.astimezone(UTC).replace(tzinfo=None) if isinstance(time, datetime) and time.tzinfo else time
 
 
 def _complete(parts: list[Any], values: Sequence[Any], name: str, first: int, expected: str) -> list[Any]:
@@ -235,10 +244,10 @@ def _category(value: Any, dtype: str) -> str | None:
 
 def time_text(text: str) -> str | None:
     """Return the text form of a time that is a category, in UTC, of midnight its date; None if the text is no time."""
-    moment = _iso_time(text)
+    moment = _in_utc(_iso_time(text))
     if isinstance(moment, str):
         return None if text else ""
-    return str(moment.astimezone(UTC).replace(tzinfo=None) if moment.tzinfo else moment).removesuffix(" 00:00:00")
+    return str(moment).removesuffix(" 00:00:00")
 
 
 def number_text(value: float) -> str:

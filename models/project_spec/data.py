@@ -171,8 +171,9 @@ class Data(SpecBlock):
     id: str | None = Field(None, description="The id column of the rows, for split and feedback. Never an input.")
     dates: Dates = Field(
         default_factory=dict,
-        description="The form of texts that are dates, by column, as of Python's `strptime`: {sold: '%d.%m.%Y %H:%M'}. "
-        "They are times from the source on, and in rows to predict; ISO 8601 is read without it.",
+        description="The form of texts or whole numbers that are dates, by column, as of Python's `strptime`: "
+        "{sold: '%d.%m.%Y %H:%M'}. They are times from the source on, and in rows to predict; ISO 8601 is read without "
+        "it.",
     )
     na_is_text: list[str] = Field(
         default_factory=list,

@@ -22,6 +22,8 @@ _ID_ENDINGS = re.compile(
 )
 """Ids written in one word of small letters."""
 _TIME_WORDS = re.compile(r"year|month|week|day|date|hour|minute|second|time|timestamp|epoch|step|period|quarter")
+_DATE_WORDS = re.compile(r"[a-z]*date|dt|ymd|yyyymmdd|datum")
+"""Of numbers that have the digits of a date; `candidate` alone says nothing."""
 _FACT_WORDS = re.compile(
     r"birth(day|date)?|dob|born|death|died|hir(e|ed|ing|edate)|due(date)?|deadline|expir(y|es?|ed|ation)|maturity|"
     r"founded|built"
@@ -112,6 +114,11 @@ def is_named_as_id(name: str) -> bool:
     return _has_word(name, _ID_WORDS) or _has_word(name, _ID_ENDINGS)
 
 
+def is_named_as_time(name: str) -> bool:
+    """Return whether a word of a column's name says that its values, which may be dates, are: `due_date`, `dt`."""
+    return any(_has_word(name, words) for words in (_TIME_WORDS, _FACT_WORDS, _DATE_WORDS))
+
+
 def times_of_rows(table: pa.Table) -> list[str]:
     """Return the columns of dates that may say when a row came, those in the order of the file first.
 
@@ -119,13 +126,14 @@ def times_of_rows(table: pa.Table) -> list[str]:
     """
     times = [name for name in table.column_names if is_date(table, name)]
     times = [name for name in times if not table.column(name).null_count and not _has_word(name, _FACT_WORDS)]
-    return sorted(times, key=lambda name: not _is_ascending(table.column(name)))
+    return sorted(times, key=lambda name: not is_ascending(table.column(name)))
 
 
 def _has_word(name: str, pattern: re.Pattern[str]) -> bool:
     return any(pattern.fullmatch(word) for word in words_of(name))
 
 
-def _is_ascending(column: pa.ChunkedArray) -> bool:
+def is_ascending(column: pa.ChunkedArray) -> bool:
+    """Return whether no value is smaller than the one before it; of a column without missing values."""
     values = column.to_numpy()
     return bool(np.all(values[1:] >= values[:-1]))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import csv
+import functools
 import io
 import json
 import runpy
@@ -361,23 +362,45 @@ def test_a_time_is_the_seconds_of_the_training_data(values: list[Any]) -> None:
 
 
 @pytest.fixture(scope="module")
-def dated(tmp_path_factory: pytest.TempPathFactory) -> Ways:
-    dates = {"when": "%d.%m.%Y %H:%M"}
-    return Ways(tmp_path_factory.mktemp("dated"), PREPARATION.model_copy(update={"dates": dates}))
+def dated(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Ways]:
+    """Return the ways of a model whose column `when` has a form of its own."""
+
+    @functools.cache
+    def of(form: str) -> Ways:
+        return Ways(tmp_path_factory.mktemp("dated"), PREPARATION.model_copy(update={"dates": {"when": form}}))
+
+    return of
 
 
 WRITTEN = ["", "01.06.2024 12:00", " 1.6.2024 14:00", "2024-06-01T12:00:00Z", "31.02.2024 12:00", "1717243200", "soon"]
+OTHERS: Columns = {"x": [0.5] * 2, "n": [1.0] * 2, "word": ["a"] * 2, "month": [3] * 2, "late": [True] * 2}
 
 
 @given(st.lists(st.sampled_from(WRITTEN), min_size=2, max_size=2))
-def test_a_date_in_its_own_form_is_the_time_in_every_way_in(ways: Ways, dated: Ways, texts: list[str]) -> None:
-    others: Columns = {"x": [0.5] * 2, "n": [1.0] * 2, "word": ["a"] * 2, "month": [3] * 2, "late": [True] * 2}
-    columns: Columns = {**others, "note": ["a"] * 2, "when": texts}
-    cells = {name: [str(value) for value in values] for name, values in columns.items()}
+def test_a_date_in_its_own_form_is_the_time_in_every_way_in(
+    ways: Ways, dated: Callable[[str], Ways], texts: list[str]
+) -> None:
     iso = {WRITTEN[1]: "2024-06-01T12:00", WRITTEN[2]: "2024-06-01T14:00", "1717243200": "no seconds here"}
-    expected = _answers(ways, Ways.records, {**columns, "when": [iso.get(text, text) for text in texts]})
-    assert _assert_same(dated, TYPED, columns) == expected
-    assert (_assert_same(dated, CELLS, cells) == REFUSED) == (expected == REFUSED)
+    expected = [iso.get(text, text) for text in texts]
+    _assert_is_time(ways, dated("%d.%m.%Y %H:%M"), {**OTHERS, "note": ["a"] * 2, "when": texts}, expected)
+
+
+@pytest.mark.parametrize("kind", [int, float])
+@given(st.lists(st.sampled_from([None, 20240601, 20240229, 20240230, 1717243200]), min_size=2, max_size=2))
+def test_a_date_as_a_whole_number_is_the_time_in_every_way_in(
+    ways: Ways, dated: Callable[[str], Ways], kind: type, numbers: list[int | None]
+) -> None:
+    iso = {None: None, 20240601: "2024-06-01", 20240229: "2024-02-29"}
+    expected = [iso.get(number, "none") for number in numbers]
+    values = [number if number is None else kind(number) for number in numbers]
+    _assert_is_time(ways, dated("%Y%m%d"), {**OTHERS, "note": ["a"] * 2, "when": values}, expected)
+
+
+def _assert_is_time(ways: Ways, dated: Ways, columns: Columns, expected: list[Any]) -> None:
+    cells = {name: ["" if value is None else str(value) for value in values] for name, values in columns.items()}
+    records = _answers(ways, Ways.records, {**columns, "when": expected})
+    assert _assert_same(dated, TYPED, columns) == records
+    assert (_assert_same(dated, CELLS, cells) == REFUSED) == (records == REFUSED)
 
 
 SEVERAL = {

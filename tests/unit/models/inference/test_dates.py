@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import datetime
+from decimal import Decimal
 
 import pyarrow as pa
 import pytest
@@ -18,9 +19,11 @@ NEW_YEAR = datetime(2024, 1, 31, 9, 5)
     [
         ("%d.%m.%Y %H:%M", ["31.01.2024 09:05", " 31.1.2024 9:05", "2024-01-31T10:05+01:00", "", None]),
         ("%Y%m%d%H%M", [202401310905, 202401310905, 202401310905, None, None]),
+        ("%Y%m%d%H%M", [202401310905.0, 202401310905.0, 202401310905.0, float("nan"), None]),
+        ("%Y%m%d%H%M", [Decimal(202401310905), Decimal(202401310905), Decimal(202401310905), None, None]),
         ("%d.%m.%Y", [NEW_YEAR, NEW_YEAR, NEW_YEAR, None, None]),
     ],
-    ids=["texts", "whole numbers", "times"],
+    ids=["texts", "whole numbers", "floats", "decimals", "times"],
 )
 def test_texts_and_whole_numbers_become_times(form: str, values: list[object]) -> None:
     table = with_dates(pa.table({"x": [1] * 5, "at": values}), {"at": form, "absent": form})

@@ -1,13 +1,21 @@
 """Rows of a series: steps make windows, tensors are windows."""
 
+import json
+from datetime import datetime
+from operator import itemgetter
+from pathlib import Path
+
 import numpy as np
 import pyarrow as pa
 import pytest
 
-from models.data.preparation import SeriesInput
+from models.data.preparation import Preparation, SeriesInput
 from models.errors import DataError
+from models.inference.batch import ReadOptions, csv_types, examples
+from models.inference.loaded_model import input_schema
 from models.inference.windows import SeriesSchema
 from models.inputs.numeric.record import NumericInput
+from models.project_spec.blocks import Data
 from tests.finished_jobs import series_preparation
 from tests.served_models import preparation_of
 
@@ -36,17 +44,19 @@ def test_windows_come_as_lists_or_tensors() -> None:
     np.testing.assert_array_equal(SCHEMA.from_tensors({"series": expected}).feed["series"], expected)
 
 
-def panel(**window: object) -> SeriesSchema:
+def panel_preparation(**window: object) -> Preparation:
     preparation = preparation_of("series")
     assert preparation.window is not None
-    return SeriesSchema(
-        preparation.model_copy(
-            update={
-                "window": preparation.window.model_copy(update={"series_key": "shop", **window}),
-                "series": SeriesInput(time="when", key="shop", frequency="day"),
-            }
-        )
+    return preparation.model_copy(
+        update={
+            "window": preparation.window.model_copy(update={"series_key": "shop", **window}),
+            "series": SeriesInput(time="when", key="shop", frequency="day"),
+        }
     )
+
+
+def panel(**window: object) -> SeriesSchema:
+    return SeriesSchema(panel_preparation(**window))
 
 
 def day(number: int, shop: object, x: float) -> dict[str, object]:
@@ -71,6 +81,32 @@ def test_a_request_with_a_gap_is_refused_filled_or_cut_as_in_training() -> None:
     np.testing.assert_array_equal(filled, [[2, np.nan, 4], [np.nan, 4, 5], [4, 5, 6]])
     with pytest.raises(DataError, match="the longest stretch without a gap has 2 steps, expected at least 3"):
         panel(gaps="break").from_records(steps[:4])
+
+
+@pytest.mark.parametrize(
+    ("form", "kind"), [("%d.%m.%Y", str), ("%Y%m%d", int), ("%Y%m%d", float)], ids=["texts", "whole numbers", "floats"]
+)
+def test_times_in_their_own_form_order_the_steps_of_requests_and_files(form: str, kind: type, tmp_path: Path) -> None:
+    iso = [day(4, "a", 4), day(1, "a", 1), day(2, "a", 2), day(5, "a", 5)]
+    steps = [{**step, "when": kind(datetime.fromisoformat(step["when"]).strftime(form))} for step in iso]
+    preparation = panel_preparation(gaps="fill").model_copy(update={"dates": {"when": form}})
+    schema = input_schema(preparation)
+    expected = panel(gaps="fill").from_records(sorted(iso, key=itemgetter("x"))).feed["series"]
+    assert expected.shape == (2, 3, 2)
+    by_name = {name: [step[name] for step in steps] for name in steps[0]}
+    for rows in (schema.from_records(steps), schema.from_columns(by_name)):
+        order = np.argsort(rows.extra["x"])
+        np.testing.assert_array_equal(rows.feed["series"][order], expected)
+    lines = [",".join(map(str, step.values())) for step in ({name: name for name in steps[0]}, *steps)]
+    (tmp_path / "rows.csv").write_text("\n".join(lines))
+    (tmp_path / "rows.jsonl").write_text("\n".join(map(json.dumps, steps)))
+    for name in ("rows.csv", "rows.jsonl"):
+        types = csv_types(preparation.column_inputs, None)
+        reading = ReadOptions(Data(source=name, target="y"), preparation, tmp_path, types)
+        ((_, feed),) = examples(reading, [tmp_path / name], name)
+        np.testing.assert_array_equal(feed["series"], expected)
+    with pytest.raises(DataError, match="row 2, column 'when': got 'soon', expected a time such as"):
+        schema.from_records([steps[0], {**steps[1], "when": "soon"}])
 
 
 def test_steps_that_name_no_series_or_no_time_are_refused() -> None:

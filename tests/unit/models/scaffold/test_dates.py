@@ -49,6 +49,35 @@ def test_a_column_with_another_text_is_no_column_of_dates(text: str) -> None:
     assert date_forms(pa.table({"day": [*written("%d.%m.%Y").column("day").to_pylist(), text]})) == {}
 
 
+def numbered(form: str = "%Y%m%d", step: int = 1) -> list[int]:
+    return [int(day.item().strftime(form)) for day in DAYS[::step]]
+
+
+@pytest.mark.parametrize(
+    ("name", "values", "expected"),
+    [
+        ("date_key", numbered(step=-1), "%Y%m%d"),
+        ("orderdate", [*numbered(step=-1), None, 19991231.0], "%Y%m%d"),
+        ("x", numbered(), "%Y%m%d"),
+        ("Time", numbered("%Y%m%d%H%M%S"), "%Y%m%d%H%M%S"),
+        ("x", numbered(step=-1), None),
+        ("customer_id", numbered(), None),
+        ("date", [*numbered(), 20000231], None),
+        ("date", [*numbered(), 0], None),
+        ("date", [*range(20240101, 20240131)], None),
+        ("date", [*numbered(), 21010101], None),
+    ],
+)
+def test_whole_numbers_are_dates_where_each_is_one_and_a_name_or_their_order_says_so(
+    name: str, values: list[int], expected: str | None
+) -> None:
+    table = pa.table({name: pa.array(values)})
+    assert date_forms(table) == ({name: expected} if expected else {})
+    if expected:
+        moments = with_dates(table, date_forms(table)).column(name).cast("timestamp[s]").drop_null().to_pylist()
+        assert [int(moment.strftime(expected)) for moment in moments] == [value for value in values if value]
+
+
 def test_dates_in_words_are_a_key_of_the_spec(tmp_path: Path) -> None:
     pyarrow.csv.write_csv(written("%b %d %Y"), tmp_path / "rows.csv")
     spec = guess_spec(tmp_path / "rows.csv", "a", "y", "rows.csv")
