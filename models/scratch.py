@@ -27,7 +27,7 @@ LARGE_BYTES = 4 << 20
 """Of an array that gets a file of its own: half a million numbers."""
 PART = 1 << 20
 """Rows that are worked on at a time."""
-_COLUMN_FILES = 32
+_COLUMN_FILES, _GROUP_FILES = 32, 128
 """Of a table, at most: each is open while it is written."""
 ROW_GROUP = 1 << 16
 """Rows of a group in the files of large tables."""
@@ -250,6 +250,40 @@ def chosen_rows(table: pa.Table, mask: NDArray[np.bool_]) -> pa.Table:
         for batch in table.slice(start, ROW_GROUP).filter(pa.array(mask[start : start + ROW_GROUP])).to_batches()
     )
     return mapped(rows, table.schema, folder)
+
+
+def groups(table: pa.Table, numbers: NDArray[np.integer[Any]], num_groups: int) -> Iterator[pa.Table]:
+    """Yield the rows of each group, in their order; large tables are read once and written to files without a name.
+
+    Args:
+        table: The rows.
+        numbers: The group of each row (row,); rows of others are left out.
+        num_groups: Groups have the numbers below it.
+
+    Raises:
+        StoreError: The disk is full or the folder cannot be written.
+    """
+    folder = place()
+    if folder is None or table.num_rows <= PART:
+        yield from (table.filter(pa.array(numbers == number)) for number in range(num_groups))
+        return
+    num_files = min(num_groups, _GROUP_FILES)
+    table = table.append_column("", pa.array(numbers))
+    with contextlib.ExitStack() as stack:
+        files = [stack.enter_context(_nameless(folder)) for _ in range(num_files)]
+        with contextlib.ExitStack() as streams:
+            writers = [streams.enter_context(pa.ipc.new_stream(file, table.schema)) for file in files]
+            for part in parts(table.num_rows):
+                file_numbers = np.where(numbers[part] < num_groups, numbers[part] % num_files, num_files)
+                order = np.argsort(file_numbers, kind="stable")
+                ends = np.cumsum(np.bincount(file_numbers, minlength=num_files))
+                rows = table.slice(part.start, part.stop - part.start).take(pa.array(order))
+                for writer, start, end in zip(writers, np.r_[0, ends], ends[:num_files], strict=False):
+                    writer.write_table(rows.slice(start, end - start))
+        for number in range(num_groups):
+            rows = _opened(files[number % num_files])
+            is_of_group = pc.equal(rows.column(""), number)
+            yield (rows if num_files == num_groups else rows.filter(is_of_group)).drop_columns([""])
 
 
 def mapped(batches: Iterator[pa.RecordBatch], schema: pa.Schema, folder: Path) -> pa.Table:

@@ -17,7 +17,7 @@ from models.data.known_future import future_inputs
 from models.data.preparation import ROWS_FILE, Preparation, SeriesInput
 from models.data.row_wise import check_feature_function
 from models.data.series import SeriesRows, example_splits, series_rows, with_horizons, with_known_future
-from models.data.split import TEST, TRAIN, SplitRows, assign, check_not_empty, newest, split_key
+from models.data.split import TEST, TRAIN, VALIDATION, SplitRows, assign, check_not_empty, newest, split_key
 from models.data.target import infer_task, is_on_log_scale, without_a_class
 from models.data.target_encoding import TargetEncoding
 from models.data.target_forms import fit_target, learnt_by_texts, prepared_target
@@ -26,7 +26,7 @@ from models.data.unlabelled import write_unlabelled
 from models.data.window_reference import SeriesValues, fit_reference, season_of
 from models.files import replacing_folder
 from models.identity.equal_rows import EqualUnits
-from models.identity.hashing import row_identities
+from models.identity.hashing import row_identities, stored_identities
 from models.inputs.numeric.record import NumericInput
 from models.inputs.raw_rows import Columns, LearntInputs, PreparedColumns, RawRows
 from models.inputs.rows import kind_of_texts, learn
@@ -244,7 +244,7 @@ def _fit(
     )
     prepared = {**learnt.prepared, **prepared}
     prepared[ROW_COLUMN] = pa.array(rows.positions, pa.int64())
-    prepared[IDENTITY_COLUMN] = pa.array(rows.identities, pa.uint64())
+    prepared[IDENTITY_COLUMN] = pa.array(_STORED[data.kind](rows), pa.uint64())
     prepared[SPLIT_COLUMN] = pa.array(rows.codes, pa.int8())
     if rows.weights is not None:
         prepared[WEIGHT_COLUMN] = pa.array(rows.weights)
@@ -301,6 +301,19 @@ _SEEN: PerDataKind[Callable[[SplitRows], np.ndarray]] = {
     "text": lambda rows: rows.train,
 }
 """The rows whose inputs training sees."""
+
+
+def _of_table(rows: SplitRows) -> np.ndarray:
+    return stored_identities(rows.identities, (rows.codes == TRAIN) | (rows.codes == VALIDATION))
+
+
+_STORED: PerDataKind[Callable[[SplitRows], np.ndarray]] = {
+    "table": _of_table,
+    "image": _of_table,
+    "series": lambda rows: rows.identities,  # a row of training may hold a target of a test example
+    "text": lambda rows: rows.identities,
+}
+"""The identities that the prepared rows hold."""
 
 
 def _learnt_by_texts(prepared: PreparedColumns, task: Task, target: TargetEncoding, train: np.ndarray) -> np.ndarray:

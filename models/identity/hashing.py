@@ -7,7 +7,7 @@ the hashes of old rows.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import numpy as np
 import pyarrow as pa
@@ -19,6 +19,8 @@ from models.sources.whole_numbers import MOST_EXACT, are_large
 
 Hashes = np.ndarray[tuple[int], np.dtype[np.uint64]]
 
+MOST_KNOWN = 1 << 20
+"""Rows that a model knows whose identities are stored: of more those of the smallest hashes, as a sample."""
 _BLOCK_BYTES = 1 << 18
 _SORTED = 1 << 21
 """Hashes that are sorted at a time."""
@@ -54,6 +56,33 @@ def row_identities(table: pa.Table, id_column: str | None = None) -> Hashes:
         again = np.flatnonzero(repeats)
         hashes[order[again]] = _mix(hashes[order[again]] + repeats[again].astype(np.uint64))
     return hashes
+
+
+def least(blocks: Iterable[Hashes], most: int) -> Hashes:
+    """Return the smallest different hashes of some blocks, ascending: at most so many."""
+    smallest: Hashes = np.zeros(0, np.uint64)
+    for block in blocks:
+        smaller = block[block < smallest[-1]] if len(smallest) == most else block
+        smallest = np.unique(np.concatenate([smallest, smaller]))[:most]
+    return smallest
+
+
+def stored_identities(identities: Hashes, is_known: np.ndarray) -> Hashes:
+    """Return identities as they are stored: of the rows that a model knows but for a sample the largest number.
+
+    Args:
+        identities: Of the rows.
+        is_known: Which of them a model learns from or is selected on, bool (row,).
+    """
+    sample = least((identities[part][is_known[part]] for part in scratch.parts(len(identities))), MOST_KNOWN)
+    if len(sample) < MOST_KNOWN:
+        return identities
+
+    def stored(part: slice) -> Hashes:
+        is_beyond = is_known[part] & (identities[part] > sample[-1])
+        return np.where(is_beyond, np.uint64(2**64 - 1), identities[part])
+
+    return scratch.filled(len(identities), np.uint64, stored)
 
 
 def equal_runs(hashes: Hashes) -> Iterator[tuple[np.ndarray, np.ndarray]]:

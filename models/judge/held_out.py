@@ -16,7 +16,7 @@ from models.data.prepared_rows import column_of, units_of
 from models.data.weights import weights_of
 from models.data.window_reference import seasonal_lag
 from models.errors import DataError
-from models.identity.hashing import Hashes
+from models.identity.hashing import MOST_KNOWN, Hashes, least
 from models.judge.baseline import Baseline, naive_forecast, trivial_baseline
 from models.judge.evidence import Evidence
 from models.judge.gates import LEAST_CLUSTERS
@@ -30,7 +30,6 @@ from models.project_spec.reserved_columns import IDENTITY_COLUMN, KEY_COLUMN, SP
 from models.sources.code_points import code_points
 from models.sources.read import read_table
 
-MOST_KNOWN = 1 << 20
 LEAST_BLOCKS = 10
 """Units of time are joined into no fewer blocks than this."""
 MOST_STRETCHES = 100
@@ -170,12 +169,8 @@ def known_rows(prepared: Path, preparation: Preparation) -> Hashes:
     uint64 (row,), sorted; for more than a million rows the smallest, as a sample. Empty for a text. Of series: the rows
     of the targets, at all horizons.
     """
-    least: Hashes = np.zeros(0, np.uint64)
-    for side in ("train", "validation"):
-        hashes = _TARGET_ROWS[preparation.kind](prepared, side, preparation).ravel()
-        for part in scratch.parts(len(hashes)):
-            least = np.unique(np.concatenate([least, hashes[part]]))[:MOST_KNOWN]
-    return least
+    sides = (_TARGET_ROWS[preparation.kind](prepared, side, preparation).ravel() for side in ("train", "validation"))
+    return least((hashes[part] for hashes in sides for part in scratch.parts(len(hashes))), MOST_KNOWN)
 
 
 def example_rows(prepared: Path, preparation: Preparation) -> Hashes:

@@ -20,7 +20,7 @@ import pyarrow.parquet as pq
 from models import scratch
 from models.errors import DataError
 from models.files import whole_file
-from models.project_spec.reserved_columns import RESERVED, SLICE_PREFIX
+from models.project_spec.reserved_columns import IDENTITY_COLUMN, RESERVED, SLICE_PREFIX
 from models.sources import r_data
 from models.sources.delimiter import PARQUET, SUFFIXES
 from models.sources.folders import READABLE, data_files, partition_of, partition_types, visible_files, with_partitions
@@ -102,9 +102,11 @@ def parquet_options(table: pa.Table) -> dict[str, Any]:
 
     A dictionary of other values, such as measurements, is a copy of them: a quarter of the file, and half the time.
     Their bytes are sorted by significance, which compresses better: numbers and times in order take nearly nothing.
+    Identities are written as they are: noise beside one number that repeats.
     """
-    repeated = [name for name in table.column_names if _repeats(table[name].slice(0, GROUP_ROWS))]
-    others = [field.name for field in table.schema if field.name not in repeated and _bit_width(field.type) in (32, 64)]
+    fields = [field for field in table.schema if field.name != IDENTITY_COLUMN]
+    repeated = [field.name for field in fields if _repeats(table[field.name].slice(0, GROUP_ROWS))]
+    others = [field.name for field in fields if field.name not in repeated and _bit_width(field.type) in (32, 64)]
     return {"compression": "zstd", "use_dictionary": repeated, "use_byte_stream_split": others}
 
 

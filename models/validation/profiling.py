@@ -22,6 +22,7 @@ from models.data.preparation import ROWS_FILE, SPLITS, Preparation
 from models.data.prepared_rows import spread_rows
 from models.data.target_encoding import TargetEncoding
 from models.data.target_forms import class_indices
+from models.identity.hashing import least
 from models.inputs.record import Form, InputRecord
 from models.inputs.types import as_text, is_number, is_text
 from models.project_spec.blocks import Data, Image
@@ -330,7 +331,7 @@ def _scanned(
             if has_ids:
                 of_source = batch.column(IDENTITY_COLUMN).to_numpy()[positions >= 0]
                 num_rows += len(of_source)
-                hashes = np.unique(np.concatenate([hashes, of_source]))[:LEAST_HASHES]
+                hashes = least([hashes, of_source], LEAST_HASHES)
     ids = IdSketch(num_rows=num_rows, hashes=[int(value) for value in hashes], is_by_id=is_by_id) if has_ids else None
     return splits, ids
 

@@ -7,16 +7,19 @@ whole columns, of which those that compare with the champion's data get every n-
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 
 from models import scratch
 from models.cores import usable_memory
 from models.errors import UsageError
 from models.identity.hashing import hash_rows
 from models.project_spec import references
+from models.project_spec.reserved_columns import POSITION_COLUMN
 from models.validation.expectation_arguments import OF_EQUAL_VALUES, QUERY, ROW_WISE, columns_of
 from models.validation.expectations import ExpectationCheck
 
@@ -40,9 +43,17 @@ class Part(NamedTuple):
 
 
 def parts_of(
-    table: pa.Table, checks: Sequence[ExpectationCheck], positions: list[int], spared: np.ndarray | None
+    table: pa.Table,
+    checks: Sequence[ExpectationCheck],
+    positions: list[int],
+    spared: np.ndarray | None,
+    stored: Path | None = None,
 ) -> Iterator[Part]:
-    """Yield the parts that the engine gets: all at once if they are small, else slices of rows, and whole columns."""
+    """Yield the parts that the engine gets: all at once if they are small, else slices of rows, and whole columns.
+
+    `stored`: the Parquet file whose first rows are the table. Slices come from it: of a mapped table, whose columns are
+    files of their own, the system reads each page many times where memory is short.
+    """
     for is_strict in (False, True):
         included = np.ones(table.num_rows, dtype=bool) if spared is None or not is_strict else ~spared
         chosen = [position for position in positions if _is_strict(checks[position], spared) == is_strict]
@@ -62,8 +73,8 @@ def parts_of(
         if length > _SLICE_ROWS or _num_bytes(table, columns_read(table, checks, chosen)) > FRAME_BYTES:
             length = max(1, min(_SLICE_ROWS, length * _SLICE_BYTES // max(1, _num_bytes(table, columns))))
             chosen = [position for position in chosen if position not in row_wise]
-            for start in range(0, table.num_rows, length) if row_wise else ():
-                yield _part(table, columns, row_wise, included, slice(start, start + length))
+            for start, rows in _slices(table, columns, length, stored) if row_wise else ():
+                yield _chosen(rows, row_wise, included, start)
             of_values = [position for position in chosen if _is_of_equal_values(checks[position])]
             chosen = [position for position in chosen if position not in of_values]
             for position in of_values:
@@ -135,10 +146,12 @@ def _parts_of_values(table: pa.Table, columns: list[str], position: int, include
     """Yield parts of some `_VALUES_BYTES` that divide no rows which are equal in these columns."""
     num_parts = 1 + max(_num_bytes(table, columns) // _VALUES_BYTES, table.num_rows // _SLICE_ROWS)
     hashes = hash_rows(table, columns)
-    numbers = scratch.filled(len(hashes), np.uint16, lambda rows: hashes[rows] % np.uint64(num_parts))
-    for number in range(num_parts):
-        chosen = included & (numbers == number)
-        yield Part(scratch.chosen_rows(table.select(columns), chosen), [position], np.flatnonzero(chosen))
+    numbers = scratch.filled(
+        len(hashes), np.int32, lambda rows: np.where(included[rows], hashes[rows] % np.uint64(num_parts), num_parts)
+    )
+    rows = table.select(columns).append_column(POSITION_COLUMN, pa.array(scratch.counted(table.num_rows)))
+    for part in scratch.groups(rows, numbers, num_parts):
+        yield Part(part.select(columns), [position], part.column(POSITION_COLUMN).to_numpy())
 
 
 def _is_strict(check: ExpectationCheck, spared: np.ndarray | None) -> bool:
@@ -157,11 +170,30 @@ def _batches(table: pa.Table, checks: Sequence[ExpectationCheck], positions: lis
         yield together
 
 
+def _slices(table: pa.Table, columns: list[str], length: int, stored: Path | None) -> Iterator[tuple[int, pa.Table]]:
+    """Yield slices of some columns of at most `length` rows, each with the number of its first row."""
+    if stored is None:
+        yield from ((start, table.select(columns).slice(start, length)) for start in range(0, table.num_rows, length))
+        return
+    start = 0
+    with pq.ParquetFile(stored, pre_buffer=False) as file:
+        for batch in file.iter_batches(length, columns=columns, use_threads=False):
+            rows = pa.Table.from_batches([batch]).slice(0, table.num_rows - start)
+            if rows.num_rows:
+                yield start, rows
+            start += rows.num_rows
+
+
 def _part(table: pa.Table, columns: list[str], positions: list[int], included: np.ndarray, place: slice) -> Part:
-    rows = scratch.positions_of(included[place])
-    rows += place.start
-    part = table.select(columns).slice(place.start, place.stop - place.start)
-    return Part(part if len(rows) == part.num_rows else part.filter(pa.array(included[place])), positions, rows)
+    return _chosen(table.select(columns).slice(place.start, place.stop - place.start), positions, included, place.start)
+
+
+def _chosen(part: pa.Table, positions: list[int], included: np.ndarray, start: int) -> Part:
+    """Return the included rows of a slice that begins with row `start`."""
+    mask = included[start : start + part.num_rows]
+    rows = scratch.positions_of(mask)
+    rows += start
+    return Part(part if len(rows) == part.num_rows else part.filter(pa.array(mask)), positions, rows)
 
 
 def _num_bytes(table: pa.Table, columns: list[str]) -> int:

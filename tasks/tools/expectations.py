@@ -66,6 +66,7 @@ def run_checks(
     dataset: str = "",
     spared: np.ndarray | None = None,
     base: Path = Path(),
+    stored: Path | None = None,
 ) -> ValidationOutcome:
     """Run checks over a table.
 
@@ -76,6 +77,7 @@ def run_checks(
         dataset: The dataset's name in the report.
         spared: Rows that the spec's rejecting checks ignore, bool (rows,); default: none.
         base: The folder of the spec, from which references to a team's own expectations start.
+        stored: The Parquet file whose first rows are the table, if it is large.
 
     The report has: project, dataset, when (UTC), rows, columns, success (no rejecting check failed and no check had an
     error), status (`valid`, `warned`, `rejected` or `error`) and results. A result has: expectation, column, arguments,
@@ -88,7 +90,7 @@ def run_checks(
         UsageError: An expectation does not exist, or does not accept its arguments.
         UserCodeError: The file of a team's own expectation raised while it was imported.
     """
-    results, failing = _evaluate(table, checks, spared, base)
+    results, failing = _evaluate(table, checks, spared, base, stored)
     failed = [result for result in results if not result["success"] and not result["error"]]
     if any(result["error"] for result in results):
         status = "error"
@@ -110,7 +112,7 @@ def run_checks(
 
 
 def _evaluate(
-    table: pa.Table, checks: Sequence[ExpectationCheck], spared: np.ndarray | None, base: Path
+    table: pa.Table, checks: Sequence[ExpectationCheck], spared: np.ndarray | None, base: Path, stored: Path | None
 ) -> tuple[list[dict[str, Any]], dict[int, np.ndarray]]:
     """Return the results of the checks, and the failing rows of those that failed, by the check's position."""
     gx = library()
@@ -124,7 +126,7 @@ def _evaluate(
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     answers: dict[int, list[_Answer]] = {}
-    for part in parts_of(table, checks, list(expectations), spared):
+    for part in parts_of(table, checks, list(expectations), spared, stored):
         chosen = {position: expectations[position] for position in part.positions}
         for position, answer in _answers(context, part, chosen, table, checks).items():
             answers.setdefault(position, []).append(answer)

@@ -57,7 +57,7 @@ def check_raw(
         UserCodeError: The file of a team's own expectation raised while it was imported.
     """
     with scratch.arrays_in(folder):
-        return run_checks(source_rows(raw, labelled), checks, project, f"{project}/raw", None, base)
+        return run_checks(source_rows(raw, labelled), checks, project, f"{project}/raw", None, base, raw)
 
 
 def check_prepared(
@@ -84,7 +84,7 @@ def check_prepared(
             spared = is_labelled
             strict = [check for check in checks if check.origin == "spec" and check.severity == "reject"]
             checks = [*checks, *(check.model_copy(update={"severity": "warn"}) for check in strict)]
-        outcome = run_checks(rows, checks, project, f"{project}/prepared", spared, base)
+        outcome = run_checks(rows, checks, project, f"{project}/prepared", spared, base, prepared / ROWS_FILE)
         if not outcome.report["success"]:
             return PreparedOutcome(outcome, {}, {})
         preparation = Preparation.load(prepared)

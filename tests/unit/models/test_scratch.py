@@ -2,6 +2,7 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
+import pytest
 
 from models import scratch
 from models.scratch import arrays_in
@@ -41,4 +42,20 @@ def test_a_table_with_more_columns_than_files_is_itself(tmp_path):
         table = pa.table(dict([*columns.items()][:num])).replace_schema_metadata({"who": "me"})
         mapped = scratch.mapped(iter(table.to_batches(4)), table.schema, tmp_path)
         assert mapped.equals(table, check_metadata=True)
+    assert not [*tmp_path.iterdir()]
+
+
+@pytest.mark.parametrize("num_groups", [3, 5])
+def test_groups_of_a_large_table_are_those_of_a_small_one(tmp_path, monkeypatch, num_groups):
+    table = pa.table({"text": [f"v{place % 4}" for place in range(40)], "place": range(40)})
+    numbers = (np.arange(40, dtype=np.int32) * 7) % 6  # some rows are of no group
+    small = [*scratch.groups(table, numbers, num_groups)]
+    monkeypatch.setattr("models.scratch.PART", 8)
+    monkeypatch.setattr("models.scratch._GROUP_FILES", 4)
+    with scratch.arrays_in(tmp_path):
+        large = [*scratch.groups(table, numbers, num_groups)]
+    assert [group.to_pylist() for group in large] == [group.to_pylist() for group in small]
+    assert sorted(place for group in small for place in group["place"].to_pylist()) == [
+        place for place in range(40) if numbers[place] < num_groups
+    ]
     assert not [*tmp_path.iterdir()]

@@ -5,7 +5,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from models.errors import DataError
-from models.identity.hashing import SortedHashSet, hash_rows, hash_values, row_identities, unit_interval
+from models.identity.hashing import (
+    SortedHashSet,
+    hash_rows,
+    hash_values,
+    least,
+    row_identities,
+    stored_identities,
+    unit_interval,
+)
 
 
 def test_equal_rows_hash_alike_whatever_the_column_order_chunking_or_number_type():
@@ -97,3 +105,14 @@ def test_large_decimals_that_share_a_float_are_told_apart_and_small_ones_are_num
     hashes = hash_values(values, "id")
     assert len(set(hashes.tolist())) == 4
     assert hashes[2] == hash_values(pa.chunked_array([[3]]), "id")[0]
+
+
+def test_of_the_rows_that_a_model_knows_the_smallest_identities_are_stored(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setattr("models.identity.hashing.MOST_KNOWN", 100)
+    monkeypatch.setattr("models.scratch.PART", 64)
+    identities, is_known = row_identities(pa.table({"x": np.arange(1000)})), np.arange(1000) % 5 > 0
+    stored = stored_identities(identities, is_known)
+    np.testing.assert_array_equal(stored[~is_known], identities[~is_known])
+    np.testing.assert_array_equal(least([stored[is_known]], 100), np.sort(identities[is_known])[:100])
+    assert (stored[is_known] == 2**64 - 1).sum() == 700
+    np.testing.assert_array_equal(stored_identities(identities[:100], is_known[:100]), identities[:100])

@@ -48,6 +48,9 @@ def test_of_a_sampled_record_the_rows_that_it_does_not_reach_do_not_count_if_oth
     everything = known_rows(tmp_path / "prepared", preparation)
     monkeypatch.setattr("models.judge.held_out.MOST_KNOWN", 500)
     sample = known_rows(tmp_path / "prepared", preparation)
+    monkeypatch.setattr("models.identity.hashing.MOST_KNOWN", 500)  # rows beyond the sample have no identity then
+    prepared(table, tmp_path)
+    np.testing.assert_array_equal(known_rows(tmp_path / "prepared", preparation), sample)
     assert not is_known(tmp_path / "prepared", sample).any()
     prepared(table, tmp_path, split={"seed": 1})
     really, counted = is_known(tmp_path / "prepared", everything), is_known(tmp_path / "prepared", sample)

@@ -2,6 +2,7 @@ import json
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 from models.errors import UsageError
@@ -53,12 +54,15 @@ IN_PARTS = [
 
 
 @pytest.mark.parametrize("spared", [wide(None), np.arange(60) % 9 == 0])
-def test_a_table_in_parts_has_the_answers_and_the_failing_rows_of_the_whole(monkeypatch, spared):
+def test_a_table_in_parts_has_the_answers_and_the_failing_rows_of_the_whole(monkeypatch, tmp_path, spared):
     checks = [each.model_copy(update={"origin": "spec"}) for each in IN_PARTS]
     whole = run_checks(LARGE, checks, spared=spared)
     for name, size in (("FRAME_BYTES", 1000), ("_SLICE_BYTES", 1000), ("_VALUES_BYTES", 62)):
         monkeypatch.setattr(expectation_parts, name, size)
-    parts = run_checks(LARGE, checks, spared=spared)
+    stored = None if spared is None else tmp_path / "rows.parquet"
+    if stored:  # it may have more rows
+        pq.write_table(pa.concat_tables([LARGE, LARGE.slice(0, 5)]), stored, row_group_size=17)
+    parts = run_checks(LARGE, checks, spared=spared, stored=stored)
     assert json.dumps(parts.report["results"]) == json.dumps(whole.report["results"])
     assert {place: rows.tolist() for place, rows in parts.failing_rows.items()} == {
         place: rows.tolist() for place, rows in whole.failing_rows.items()
