@@ -100,13 +100,12 @@ def write_parquet(table: pa.Table, path: Path) -> None:
 def parquet_options(table: pa.Table) -> dict[str, Any]:
     """Return the options of a Parquet file: compressed, with dictionaries of columns whose values repeat in its groups.
 
-    A dictionary of other values, such as measurements, is a copy of them: a quarter of the file, and half the time.
-    Their bytes are sorted by significance, which compresses better: numbers and times in order take nearly nothing.
-    Identities are written as they are: noise beside one number that repeats.
+    A dictionary of others is a copy of them: a quarter of the file, and half the time. Their bytes are sorted by
+    significance, so that numbers in order take nearly nothing, but not those of identities, which are noise.
     """
-    fields = [field for field in table.schema if field.name != IDENTITY_COLUMN]
-    repeated = [field.name for field in fields if _repeats(table[field.name].slice(0, GROUP_ROWS))]
-    others = [field.name for field in fields if field.name not in repeated and _bit_width(field.type) in (32, 64)]
+    names = [name for name in table.column_names if name != IDENTITY_COLUMN]
+    repeated = [name for name in names if _repeats(table[name].slice(0, GROUP_ROWS))]
+    others = [name for name in names if name not in repeated and _bit_width(table[name].type) in (32, 64)]
     return {"compression": "zstd", "use_dictionary": repeated, "use_byte_stream_split": others}
 
 
@@ -402,10 +401,7 @@ def _from_frame(source: Any, display_name: str) -> pa.Table:
 
 
 def with_plain_types(table: pa.Table) -> pa.Table:
-    """Convert types on which Arrow computes little (pyarrow 25).
-
-    These are string views, half floats, and pandas' categories, periods and intervals.
-    """
+    """Convert string views, half floats, categories, periods and intervals: Arrow computes little on them (pyarrow 25)."""
     for position, field in enumerate(table.schema):
         values = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         values = values.storage_type if isinstance(values, pa.BaseExtensionType) else values
