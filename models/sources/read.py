@@ -401,7 +401,7 @@ def _from_frame(source: Any, display_name: str) -> pa.Table:
 
 
 def with_plain_types(table: pa.Table) -> pa.Table:
-    """Convert string views, half floats, categories, periods and intervals: Arrow computes little on them (pyarrow 25)."""
+    """Convert string views, half floats, categories, periods and intervals: Arrow 25 computes little on them."""
     for position, field in enumerate(table.schema):
         values = field.type.value_type if pa.types.is_dictionary(field.type) else field.type
         values = values.storage_type if isinstance(values, pa.BaseExtensionType) else values
