@@ -11,10 +11,11 @@ import os
 import shutil
 import tempfile
 import threading
+import time
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from models.errors import StoreError, one_line
 
@@ -37,6 +38,7 @@ PASSING = (errno.ENOSPC, errno.EDQUOT, errno.EMFILE)
 """What another process can end meanwhile; the others last until a person acts."""
 CLOCK_TICK_NS = 20_000_000  # twice the coarsest tick (10 ms) of file system timestamps
 _parsing = threading.Lock()
+T = TypeVar("T")
 
 
 def write_text(path: Path, text: str) -> None:
@@ -214,6 +216,42 @@ class Hashes:
         self._known[str(path)] = [*seen, digest]
         self._changed = True
         return digest
+
+
+class ParsedFiles(Generic[T]):
+    """What files hold, read again only after a change: for a process that asks again and again.
+
+    As `Hashes` does, it trusts no file that may change once more within the clock's tick.
+
+    Args:
+        most: The number of files of which it is kept.
+    """
+
+    def __init__(self, most: int = 1000) -> None:
+        self._most = most
+        self._parsed: dict[Path, tuple[tuple[int, ...], T]] = {}
+
+    def of(self, path: Path, parse: Callable[[], T]) -> T:
+        """Return what `parse` makes of a file, or made of it when it was the same."""
+        state: tuple[int, ...] = ()
+        is_settled = False
+        with contextlib.suppress(OSError):  # `parse` says what is wrong
+            stat = path.stat()
+            state = (stat.st_dev, stat.st_ino, stat.st_size, stat.st_mtime_ns, stat.st_ctime_ns)
+            is_settled = stat.st_ctime_ns + CLOCK_TICK_NS < time.time_ns()
+        seen = self._parsed.get(path)
+        if seen and seen[0] == state:
+            return seen[1]
+        parsed = parse()
+        if is_settled:
+            self._parsed[path] = (state, parsed)
+            while len(self._parsed) > self._most:
+                self._parsed.pop(next(iter(self._parsed), path), None)
+        return parsed
+
+    def clear(self) -> None:
+        """Forget all."""
+        self._parsed.clear()
 
 
 @contextlib.contextmanager

@@ -88,6 +88,11 @@ class TextInput(FrozenModel):
         """Number of indices, including the index of unseen characters."""
         return len(self.alphabet) + 1
 
+    @property
+    def names(self) -> list[str]:
+        """The characters as people read them, blanks as Python writes them."""
+        return [repr(character) if character.isspace() else character for character in self.alphabet]
+
 
 class SeriesInput(FrozenModel):
     """The steps of one or many series, as they were in training."""

@@ -19,10 +19,13 @@ from models.inference.names import answer_columns
 from models.inference.one_column import ImageSchema, TextSchema
 from models.inference.portable import (
     BITS_PER_CHAR,
+    LABEL,
     MODEL_FILE,
     NEXT_CHARACTER,
+    PROBABILITIES,
     PROBABILITY,
     columns_of,
+    next_chances,
     read_texts,
     records_of,
     rows_a_pass,
@@ -152,6 +155,12 @@ class LoadedModel:
         """Return what follows texts, and how well they were predicted."""
         characters = self.preparation.required_characters
         return read_texts(self._session, feed["text"], characters.alphabet, characters.length)
+
+    def next_chances(self, feed: Feed) -> dict[str, np.ndarray]:
+        """Return what may follow texts as a classifier's answer, whose classes are the characters' names."""
+        characters = self.preparation.required_characters
+        chances = next_chances(self._session, feed["text"], characters.length)
+        return {LABEL: np.array(characters.names, object)[chances.argmax(axis=1)], PROBABILITIES: chances}
 
     def run_graph(self, feed: Feed) -> dict[str, np.ndarray]:
         """Return the outputs of the graph by their names."""

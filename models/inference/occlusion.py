@@ -38,14 +38,19 @@ class OccludedRows:
     feed: Feed
 
 
-def without_words(feed: Feed, columns: Sequence[str]) -> Iterator[OccludedRows]:
+def without_words(feed: Feed, columns: Sequence[str], last: int = MOST_CHARACTERS) -> Iterator[OccludedRows]:
     """Yield the first row without words of a text, for each column of texts that is no missing one and not too long.
 
     A text of many words is left out in stretches of some; of more than `MOST_PARTS` columns the last ones are not.
+
+    Args:
+        feed: The inputs of the graph.
+        columns: Those of texts.
+        last: Only words that reach into so many last characters are left out.
     """
     for column in columns[:MOST_PARTS]:
         text = str(feed[column][0])
-        words = [*re.finditer(r"\S+", text)]
+        words = [word for word in re.finditer(r"\S+", text) if word.end() > len(text) - last]
         if not words or len(text) > MOST_CHARACTERS:
             continue
         size = -(-len(words) // max(1, MOST_PARTS // len(columns)))

@@ -291,16 +291,31 @@ def read_texts(
     return {name: np.array(values, kinds[name]) for name, values in zip(kinds, columns, strict=True)}
 
 
+def next_chances(session: onnxruntime.InferenceSession, lines: Iterable[str], length: int) -> np.ndarray:
+    """Return the chance of each character of the alphabet to follow each text, float64 (text, character)."""
+    chances = [_log_chances(session, _points(text), length) for text in lines]
+    return np.exp(np.stack(chances).astype(np.float64))
+
+
+def _points(text: str) -> np.ndarray:
+    return np.frombuffer(f"\n{text}".encode("utf-32-le"), dtype="<u4").astype(np.int64)
+
+
+def _log_chances(session: onnxruntime.InferenceSession, points: np.ndarray, length: int) -> np.ndarray:
+    (chances,) = session.run(["log_probabilities"], {"text": points[None, -length:]})
+    return np.asarray(chances[0, -1, 1:])
+
+
 def _read(session: onnxruntime.InferenceSession, text: str, alphabet: str, length: int) -> tuple[str, float, float]:
-    points = np.frombuffer(f"\n{text}".encode("utf-32-le"), dtype="<u4").astype(np.int64)
+    points = _points(text)
     bits = [
         session.run(["bits"], {"text": points[None, start : start + length + 1]})[0][0]
         for start in range(0, len(points) - 1, length)
     ]
-    (chances,) = session.run(["log_probabilities"], {"text": points[None, -length:]})
-    likeliest = int(chances[0, -1, 1:].argmax())
+    chances = _log_chances(session, points, length)
+    likeliest = int(chances.argmax())
     mean = float(np.concatenate(bits).mean()) if bits else float("nan")
-    return alphabet[likeliest], float(np.exp(chances[0, -1, 1 + likeliest])), mean
+    return alphabet[likeliest], float(np.exp(chances[likeliest])), mean
 
 
 def open_session(path: Path, threads: int = 1) -> onnxruntime.InferenceSession:

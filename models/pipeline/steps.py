@@ -195,6 +195,8 @@ STEPS = (
     ),
 )
 BY_NAME = {step.name: step for step in STEPS}
+DATA_STEPS = STEPS[: STEPS.index(BY_NAME["search"])]
+"""The steps before the search, which need no registry."""
 
 
 @dataclass(frozen=True)

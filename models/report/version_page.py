@@ -8,10 +8,11 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from models.inference.box import Box
 from models.judge.column_importance import Importances
+from models.judge.gates import signed
 from models.judge.verdict import Difference
 from models.judge.worst_rows import WorstExamples
 from models.report import pages
@@ -44,6 +45,10 @@ CARD_TABS = {
     "all": "All",
 }
 """The parts of the card by their anchors, and the words of their tabs; `all` shows the other ones together."""
+LEAST_SHARE = 0.1
+"""The part of the largest change that a word must make to be marked."""
+_MARKED = Markup('<mark class="c{colour}">{text} <small>{change}</small></mark>')
+_MARKED_TEXT = Markup('<p class="marked">{}</p>')
 _ELEMENTS: dict[Control, str] = {"decimal": "text", "choice": "text", "passage": "textarea", "file": "file"}
 """The element that takes a value."""
 
@@ -194,9 +199,15 @@ def _occlusion_chart(answer: PlaygroundAnswer, occlusion: Occlusion) -> tuple[st
     if patches := [(part, change) for part, change in pairs if isinstance(part, Box)]:
         title = f"What each part of the picture adds to {occlusion.output}"
         return title, patch_map(answer.picture, patches, title)
+    least = LEAST_SHARE * max(map(abs, occlusion.changes))
+    words = [
+        _MARKED.format(colour=int(change < 0), text=text, change=signed(change))
+        if abs(change) > least
+        else escape(str(text))
+        for text, change in pairs
+    ]
     title = f"What the words of {occlusion.column} add to {occlusion.output}"
-    words = sorted(pairs, key=lambda pair: -abs(pair[1]))[:MOST_BARS]
-    return title, bar_chart([Bar(str(text), change) for text, change in words], title)
+    return title, _MARKED_TEXT.format(Markup(" ").join(words))
 
 
 def _largest(values: Mapping[str, float]) -> list[tuple[str, float]]:

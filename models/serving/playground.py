@@ -8,6 +8,7 @@ import json
 import re
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -18,7 +19,7 @@ from models.inference.explain import explained_output
 from models.inference.input_schema import InputRows, InputSchema
 from models.inference.loaded_model import LoadedModel
 from models.inference.occlusion import OccludedRows, without_patches, without_words
-from models.inference.portable import LABEL, PREDICTION, PROBABILITY
+from models.inference.portable import LABEL, NEXT_CHARACTER, PREDICTION, PROBABILITY
 from models.inference.predict import Feed
 from models.inference.row_values import number_text
 from models.inputs.image.pictures import FORMATS, PictureShape, is_file, levels_of
@@ -114,7 +115,8 @@ def answer(model: LoadedModel, request: PlaygroundRequest) -> PlaygroundAnswer:
     records = [{name: _plain(value) for name, value in record.items()} for record in model.records(prediction)]
     timed = _TimedModel(model, prediction.row_s, time.monotonic() + MOST_S)
     explanation, unexplained = _explained(timed, rows)
-    is_explained = len(records) == 1 and not {LABEL, PREDICTION}.isdisjoint(records[0])  # not of several outputs
+    explained = {LABEL, PREDICTION, NEXT_CHARACTER}
+    is_explained = len(records) == 1 and not explained.isdisjoint(records[0])  # not of several outputs
     occlusions, late = _occlusions(timed, rows) if is_explained else ([], "")
     return PlaygroundAnswer(
         records=records,
@@ -209,7 +211,7 @@ class _TimedModel(NamedTuple):
             if time.monotonic() > self.until:
                 raise DataError(f"to explain this row takes longer than {MOST_S:g} s: try a shorter one")
             rows = {name: values[start : start + size] for name, values in feed.items()}
-            stretches.append(self.model.answer(rows).outputs)
+            stretches.append(_RUNS[self.model.preparation.kind](self.model, rows))
         return {name: np.concatenate([part[name] for part in stretches]) for name in stretches[0]}
 
 
@@ -240,7 +242,7 @@ def _occlusions(timed: _TimedModel, rows: InputRows) -> tuple[list[Occlusion], s
             outputs = timed.outputs(occluded.feed)
         except DataError as error:
             return occlusions, str(error)
-        output, values = explained_output(outputs, preparation.target.class_names, 0)
+        output, values = explained_output(outputs, _CLASSES[preparation.kind](preparation), 0)
         if np.isfinite(values).all():
             changes = (values[0] - values[1:]).tolist()
             occlusions.append(
@@ -253,15 +255,35 @@ def _without_words(preparation: Preparation, feed: Feed) -> Iterable[OccludedRow
     return without_words(feed, [part.name for part in preparation.column_inputs if _CONTROLS[part.form] == "passage"])
 
 
+def _without_last_words(preparation: Preparation, feed: Feed) -> Iterable[OccludedRows]:
+    """Yield a text without one of the words that the model reads for the next character: those of its last window."""
+    characters = preparation.required_characters
+    read = {"text": np.array([str(feed["text"][0])[-2 * characters.length :]], object)}
+    return (replace(rows, column=characters.column) for rows in without_words(read, ["text"], characters.length))
+
+
 _OCCLUDED: PerDataKind[Callable[[Preparation, Feed], Iterable[OccludedRows]]] = {
     "table": _without_words,
     "image": lambda preparation, feed: [
         without_patches(feed["image"], "image", preparation.required_pixels.image.column)
     ],
     "series": lambda preparation, feed: (),
-    "text": lambda preparation, feed: (),
+    "text": _without_last_words,
 }
-"""What is left out; a model of text predicts the next character, whose words have no common output."""
+"""What is left out."""
+_RUNS: PerDataKind[Callable[[LoadedModel, Feed], Mapping[str, np.ndarray]]] = {
+    "table": LoadedModel.run_graph,
+    "image": LoadedModel.run_graph,
+    "series": LoadedModel.run_graph,
+    "text": LoadedModel.next_chances,
+}
+"""What a model predicts, where a prediction has a chance: that of the likeliest character."""
+_CLASSES: PerDataKind[Callable[[Preparation], list[str]]] = {
+    "table": lambda preparation: preparation.target.class_names,
+    "image": lambda preparation: preparation.target.class_names,
+    "series": lambda preparation: preparation.target.class_names,
+    "text": lambda preparation: preparation.required_characters.names,
+}
 
 
 def _warnings(preparation: Preparation, rows: InputRows) -> list[str]:

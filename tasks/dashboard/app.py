@@ -114,7 +114,7 @@ def style(_: Request) -> Response:
 
 def index(request: Request) -> Response:
     """Return the page with all projects."""
-    overview = gathering.overview(request.app.state.workspace)
+    overview = gathering.overview(request.app.state.workspace, plans=False)
     words = request.query_params.get("words", "").strip()
     return HTMLResponse(overview_page.render_index(overview, logout_token(request), words))
 
@@ -254,7 +254,7 @@ async def _measuring(app: Starlette) -> AsyncIterator[None]:
 
 def _measure(workspace: Workspace, over: threading.Event) -> None:
     with contextlib.suppress(StoreError):  # of specs, templates and statements this process then has what it read
-        overview_page.render_index(gathering.overview(workspace))
+        overview_page.render_index(gathering.overview(workspace, plans=False))
     while True:
         began = time.monotonic()
         with contextlib.suppress(StoreError):  # the workspace's light shows a full disk

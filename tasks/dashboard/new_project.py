@@ -167,11 +167,8 @@ def _new(request: Request, error: str = "", values: dict[str, str] | None = None
 def _show(request: Request, draft: Draft, error: str = "") -> Response:
     draft_request, result = draft.request, draft.result
     source = Path(draft_request.source).name if draft_request.is_upload else draft_request.source
-    texts = dict(result.files)
-    spec, _ = texts.pop(SPEC_FILE), texts.pop("README.md")
-    facts = DraftedSpec(
-        source, draft_request.name, result.target, result.names, result.columns, spec, "".join(texts.values())
-    )
+    spec = result.files[SPEC_FILE]
+    facts = DraftedSpec(source, draft_request.name, result.target, result.names, result.columns, spec)
     return HTMLResponse(render_draft(page_form(request, request.url.path, error), facts), 422 if error else 200)
 
 

@@ -12,7 +12,7 @@ from models.errors import StoreError, UsageError
 from models.files import Hashes
 from models.pipeline.keys import CodeReader, Parts, declared, key_of, library_parts
 from models.pipeline.records import StepRecord
-from models.pipeline.steps import BY_NAME, STEPS, External, PlannedStep, Step, plan
+from models.pipeline.steps import DATA_STEPS, STEPS, External, PlannedStep, Step, plan
 from models.project_spec import own_reads
 from models.project_spec.blocks import Spec
 from models.project_spec.own_reads import Reads
@@ -337,7 +337,7 @@ class StepCache:
 
     def plan_data(self) -> list[PlannedStep]:
         """Return the plan of the steps before the training, which needs no registry."""
-        return plan(STEPS[: STEPS.index(BY_NAME["search"])], self.current, self.records.latest)
+        return plan(DATA_STEPS, self.current, self.records.latest)
 
     def save(self) -> None:
         """Store file hashes and code fingerprints for the next run."""

@@ -10,6 +10,7 @@ import urllib.parse
 from collections.abc import Callable, Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Literal
 
@@ -173,10 +174,22 @@ def with_verdict(model: str, version: RegisteredVersion) -> RegisteredVersion:
     Raises:
         StoreError: The registry is unavailable.
     """
-    place = _place_of(model, version)
-    with suppress(OSError, ValueError, StoreError), _opened(place, VERDICT_FILE) as file:
-        return version.model_copy(update={"verdict": Verdict.model_validate_json(file.read())})
+    place, digest = _place_of(model, version), version.hashes.get(VERDICT_FILE, "")
+    with suppress(OSError, ValueError, StoreError):
+        return version.model_copy(update={"verdict": _hashed_verdict(place, digest) if digest else _verdict(place)})
     return version
+
+
+@lru_cache(maxsize=1000)
+def _hashed_verdict(place: str, digest: str) -> Verdict:
+    """Return a verdict, whose file a registered version names by its hash: it does not change."""
+    del digest
+    return _verdict(place)
+
+
+def _verdict(place: str) -> Verdict:
+    with _opened(place, VERDICT_FILE) as file:
+        return Verdict.model_validate_json(file.read())
 
 
 def fetch(workspace: Workspace, model: str, number: str, folder: Path) -> None:

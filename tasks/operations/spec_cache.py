@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import contextlib
 import json
-import time
 from pathlib import Path
 from typing import Any
 
 from models.errors import LooplineError, StoreError
-from models.files import CLOCK_TICK_NS, Hashes, read_json, sha256, write_text
+from models.files import Hashes, ParsedFiles, read_json, sha256, write_text
 from models.pipeline.keys import library_parts
 from models.project_spec import reader
 from models.project_spec.blocks import Spec
@@ -21,8 +20,7 @@ from tasks.host.workspace import Project, Workspace
 
 MOST = 1000
 """Number of files whose keys are stored, each version of a file counted; some kB each."""
-_read: dict[Path, tuple[tuple[int, ...], Spec]] = {}
-"""The specs that this process has read, and the states of their files."""
+_read: ParsedFiles[Spec] = ParsedFiles()
 
 
 class SpecDocuments:
@@ -76,19 +74,11 @@ def current_spec(project: Project, documents: SpecDocuments | None = None) -> Sp
         UsageError: The spec has mistakes.
     """
     path = project.spec_path
-    state: tuple[int, ...] = ()
-    is_settled = False
-    with contextlib.suppress(OSError):  # reading it raises the error
-        stat = path.stat()
-        state = (stat.st_mtime_ns, stat.st_ctime_ns, stat.st_size)
-        is_settled = stat.st_ctime_ns + CLOCK_TICK_NS < time.time_ns()  # else it may change again within the tick
-    cached = _read.get(path)
-    if cached and cached[0] == state:
-        return cached[1]
-    spec = spec_of(documents.of(project), path, shown_as=project.shown_spec) if documents else project.spec()
-    if is_settled:
-        _read[path] = (state, spec)
-    return spec
+
+    def parse() -> Spec:
+        return spec_of(documents.of(project), path, shown_as=project.shown_spec) if documents else project.spec()
+
+    return _read.of(path, parse)
 
 
 def shows_rows(project: Project) -> bool:

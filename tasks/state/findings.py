@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pydantic import ValidationError
 
 from models.errors import StoreError
-from models.files import write_text
+from models.files import ParsedFiles, write_text
 from tasks.host import database
 
 if TYPE_CHECKING:
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from models.monitoring.report import MonitoringReport
 
 FINDINGS_FILE = Path("monitoring") / "monitoring.json"
+_reports: ParsedFiles[MonitoringReport | None] = ParsedFiles()
 
 
 def save(state: Path, report: MonitoringReport) -> None:
@@ -43,7 +44,8 @@ def load(state: Path) -> MonitoringReport | None:
     """Return the latest report, of any machine; None if there is none, or one of a Loopline with another format."""
     with contextlib.suppress(OSError, StoreError):
         if not database.is_shared():
-            return _parsed((state / FINDINGS_FILE).read_bytes())
+            path = state / FINDINGS_FILE
+            return _reports.of(path, lambda: _parsed(path.read_bytes()))
         with database.reading(state.parents[1]) as connection:
             return newer_than(None, state.name, connection)
     return None

@@ -8,13 +8,19 @@ import json
 import re
 import subprocess
 from collections.abc import Iterable
+from functools import partial
 from pathlib import Path
+from typing import Any
 
 from models.errors import StoreError, one_line
+from models.files import ParsedFiles
 from tasks.host.workspace import Project
 
 _HASH = re.compile(r"\bmd5: *(\S+)")
 STAGES = {"ingest": "raw", "prepare": "prepared"}
+_locks: ParsedFiles[Any] = ParsedFiles()
+_configs: ParsedFiles[configparser.ConfigParser] = ParsedFiles()
+"""Of a hundred projects of a workspace, which have one of each."""
 
 
 def root_of(project: Project) -> Path:
@@ -36,15 +42,20 @@ def default_remote(root: Path) -> str:
 
 def _configured(root: Path, section: str, option: str) -> str:
     """Return a setting of the repository's configuration; empty without one."""
+    paths = (root / ".dvc" / "config.local", root / ".dvc" / "config")
+    settings = (_configs.of(path, partial(_config, path)).get(section, option, fallback=None) for path in paths)
+    return next((setting.strip() for setting in settings if setting is not None), "")
+
+
+def _config(path: Path) -> configparser.ConfigParser:
     config = configparser.ConfigParser(interpolation=None)
-    for path in (root / ".dvc" / "config", root / ".dvc" / "config.local"):
-        try:
-            config.read(path)
-        except (configparser.Error, UnicodeDecodeError) as error:
-            reason = one_line(error, 200)
-            cure = "correct it, or move it away and run `dvc init --force` and `dvc remote add` again"
-            raise StoreError(f"{path}: expected DVC's configuration, got: {reason}: {cure}") from error
-    return config.get(section, option, fallback="").strip()
+    try:
+        config.read(path)
+    except (configparser.Error, UnicodeDecodeError) as error:
+        reason = one_line(error, 200)
+        cure = "correct it, or move it away and run `dvc init --force` and `dvc remote add` again"
+        raise StoreError(f"{path}: expected DVC's configuration, got: {reason}: {cure}") from error
+    return config
 
 
 def lock_file(project: Project) -> Path:
@@ -122,7 +133,8 @@ def hashes(project: Project) -> dict[str, str]:
 
     suffix = f"@{project.folder.name}" if project.inside else ""
     try:
-        stages = YAML(typ="safe").load(lock_file(project).read_text())["stages"]
+        path = lock_file(project)
+        stages = _locks.of(path, lambda: YAML(typ="safe").load(path.read_text()))["stages"]
         return {name: str(stages[stage + suffix]["outs"][0]["md5"]) for stage, name in STAGES.items()}
     except (OSError, YAMLError, KeyError, IndexError, TypeError):
         return {}

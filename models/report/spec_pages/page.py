@@ -48,7 +48,6 @@ class DraftedSpec:
         source: The file or address.
         names: All columns.
         spec: Its text.
-        loader: The text of the `data.py` beside it; empty: there is none.
     """
 
     source: str
@@ -57,7 +56,6 @@ class DraftedSpec:
     names: Sequence[str]
     columns: Sequence[ColumnSummary]
     spec: str
-    loader: str = ""
 
 
 @dataclass(frozen=True)

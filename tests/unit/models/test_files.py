@@ -1,6 +1,7 @@
 """Files are whole or not there, refusals to write name the cure, and remembered hashes are never wrong."""
 
 import ast
+import contextlib
 import errno
 import gc
 import os
@@ -15,7 +16,9 @@ from hypothesis import strategies as st
 from models import files
 from models.errors import StoreError
 from models.files import (
+    CLOCK_TICK_NS,
     Hashes,
+    ParsedFiles,
     read_python,
     replacing_folder,
     sha256,
@@ -161,6 +164,35 @@ def test_an_unchanged_file_is_not_read_again(tmp_path: Path, monkeypatch: pytest
     monkeypatch.setattr(files, "sha256", lambda given: reads.append(given) or "read again")
     assert Hashes(tmp_path / "memory").of(path) != "read again"
     assert reads == []
+
+
+def test_what_a_file_holds_is_parsed_again_after_a_change_alone(tmp_path: Path) -> None:
+    files, paths, parsed = ParsedFiles[str](most=2), [tmp_path / name for name in "abc"], list[str]()
+
+    def read(path: Path) -> str:
+        def parse() -> str:
+            parsed.append(path.name)
+            return path.read_text()
+
+        return files.of(path, parse)
+
+    for path in paths:
+        path.write_text("old")
+    read(paths[0])
+    read(paths[0])
+    assert parsed == ["a", "a"], "it may change again within the tick of the clock"
+    time.sleep(2 * CLOCK_TICK_NS / 1e9)
+    assert [read(paths[0]), read(paths[0]), parsed] == ["old", "old", ["a"] * 3]
+    paths[0].write_text("new")
+    assert read(paths[0]) == "new"
+    paths[0].unlink()
+    with pytest.raises(FileNotFoundError):
+        read(paths[0])
+    parsed.clear()
+    for name in (1, 2, 0, 1):
+        with contextlib.suppress(FileNotFoundError):
+            read(paths[name])
+    assert parsed == ["b", "c", "a"], "the last two are kept"
 
 
 def test_a_same_size_edit_is_noticed(tmp_path: Path) -> None:

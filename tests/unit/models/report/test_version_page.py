@@ -122,11 +122,20 @@ def test_an_explanation_has_the_columns_that_add_most() -> None:
     ("parts", "words"),
     [
         ([Box(0, 0, 2, 1), Box(2, 0, 1, 1)], ["part of the picture in its mean colour", 'class="legend"', "<rect"]),
-        (["late", "<b>"], ["without those words", "What the words of note add", "<title>&lt;b&gt;</title>"]),
+        (
+            ["late", "<b>", "again"],
+            [
+                "without those words",
+                "What the words of note add",
+                '<mark class="c1">&lt;b&gt; <small>−0.1</small></mark> again',
+            ],
+        ),
     ],
 )
 def test_what_parts_of_a_picture_or_a_text_add_is_drawn(parts: list[Any], words: list[str]) -> None:
-    part = Occlusion(column="note", output="probability_yes", value=0.9, parts=parts, changes=[0.2, -0.1])
+    part = Occlusion(
+        column="note", output="probability_yes", value=0.9, parts=parts, changes=[0.2, -0.1, 0.01][: len(parts)]
+    )
     sent = PlaygroundAnswer(records=[{"prediction": "yes"}], occlusions=[part], picture="AAAA")
     page = tried_page(PlaygroundForm(rows="[]"), TriedRow(PlaygroundAnswer.model_validate_json(sent.model_dump_json())))
     assert [text for text in words if text not in page] == []

@@ -113,12 +113,29 @@ def test_the_patch_that_decides_is_the_one_that_adds(models: dict[str, LoadedMod
     assert (several.occlusions, several.unexplained) == ([], "one row at a time is explained")
 
 
-@pytest.mark.parametrize("task", ["binary", "image"])
+def test_a_text_is_explained_by_the_words_that_the_next_character_is_read_from(models: dict[str, LoadedModel]) -> None:
+    found = answer(models["language"], PlaygroundRequest(cells={"line": "aaaa bbbb aa b"}))
+    (occlusion,) = found.occlusions
+    assert found.records[0]["next_character"] == "c", "c follows the last b"
+    assert (occlusion.column, occlusion.output) == ("line", "probability_c")
+    assert occlusion.value == pytest.approx(found.records[0]["probability"])
+    assert occlusion.parts == ["bbbb", "aa", "b"], "the model reads the last eight characters"
+    without = answer(models["language"], PlaygroundRequest(cells={"line": "aaaa bbbb aa "})).records[0]
+    assert without["next_character"] == "a", "a follows a blank"
+    assert occlusion.changes[:2] == pytest.approx([0, 0])
+    assert occlusion.changes[2] > occlusion.value / 2
+    blank = answer(models["language"], PlaygroundRequest(cells={"line": "a\n"})).occlusions[0]
+    assert blank.output == "probability_' '", "a blank is written as Python writes it"
+
+
+@pytest.mark.parametrize("task", ["binary", "image", "language"])
 def test_what_takes_long_is_explained_in_stretches_and_what_takes_too_long_is_answered_without(
     models: dict[str, LoadedModel], monkeypatch: pytest.MonkeyPatch, task: str
 ) -> None:
     request = (
-        PlaygroundRequest(picture=png(3, 2, 200)) if task == "image" else PlaygroundRequest(cells={"x": "1", "c": "v"})
+        PlaygroundRequest(picture=png(3, 2, 200))
+        if task == "image"
+        else PlaygroundRequest(cells={"x": "1", "c": "v", "line": "a b c"})
     )
     at_once = answer(models[task], request)
     monkeypatch.setattr(playground, "STRETCH_S", 1e-9)

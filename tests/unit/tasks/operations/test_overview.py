@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from sqlalchemy import Engine, event
 
+from models.pipeline.keys import key_of
 from models.pipeline.records import StepRecord
+from models.pipeline.steps import DATA_STEPS
 from models.report.facts import ProjectFacts
 from models.serving.registry_comparison import Projection
 from models.triggers.signal import Decision, PastLoop, Signal
@@ -20,6 +22,7 @@ from tasks.host import database, processes
 from tasks.host.workspace import Project, Workspace
 from tasks.loop import decisions, history
 from tasks.loop.history import LoopRecord, save_loop
+from tasks.loop.step_cache import StepCache
 from tasks.mlflow import embedded_store
 from tasks.operations.overview import known_projects, name_of, overview, project_named
 from tasks.prefect import events
@@ -123,6 +126,21 @@ def test_rejected_data_is_told_with_what_failed(project: Project, state: Path) -
     assert facts.light.colour == "red"
     loop_state(state, project, state="finished", loop_id="tiny-2")
     assert told(project).data.status == ""
+
+
+def test_of_many_projects_no_plan_is_made_but_of_data_in_doubt(project: Project, state: Path) -> None:
+    """A file that was put back has older records than the last ones."""
+    cache, records = StepCache(project, project.spec()), dict[str, StepRecord]()
+    for step in DATA_STEPS[:2]:
+        parts = cache.parts(step, records)
+        done = record(step.name, NOW - 60, key=key_of(parts), status="valid", rows=7)
+        records[step.name] = done.model_copy(update={"parts": parts})
+    save(state, project, *records.values(), record("ingest", NOW, rows=9), record("validate-raw", NOW, status="warned"))
+    whole, brief = told(project), overview(project.workspace, now=NOW, plans=False).projects[0]
+    assert (whole.data.rows, whole.data.status) == (brief.data.rows, brief.data.status) == (7, "valid")
+    save(state, project, *records.values())
+    clean = overview(project.workspace, now=NOW, plans=False).projects[0]
+    assert (clean.owed, clean.data, clean.light) == ([], whole.data, whole.light)
 
 
 def test_the_history_tells_how_loops_ended_with_their_verdicts(project: Project, state: Path) -> None:
