@@ -6,7 +6,7 @@ whole columns, of which those that compare with the champion's data get every n-
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,6 +34,10 @@ _ENGINES_SHARE = 5
 """Times its size in Arrow that a whole column takes: the frame, the engine's hashes of it, and what a check makes."""
 
 
+Sizes = Mapping[str, int]
+"""Bytes of the columns of a table, by name."""
+
+
 class Part(NamedTuple):
     """A part of the table: the checks that it answers, by their positions, and its rows' numbers, int64 (rows,)."""
 
@@ -47,6 +51,7 @@ def parts_of(
     checks: Sequence[ExpectationCheck],
     positions: list[int],
     spared: np.ndarray | None,
+    sizes: Sizes,
     stored: Path | None = None,
 ) -> Iterator[Part]:
     """Yield the parts that the engine gets: all at once if they are small, else slices of rows, and whole columns.
@@ -64,28 +69,30 @@ def parts_of(
         if counts:
             yield Part(table.select([]), counts, scratch.positions_of(included))
         chosen = [position for position in chosen if checks[position].expectation != QUERY and position not in counts]
-        of_one_row = _of_one_row(table, checks, chosen)
+        of_one_row = _of_one_row(table, sizes, checks, chosen)
         if of_one_row:
             chosen = [position for position in chosen if position not in of_one_row]
             yield _part(table, columns_read(table, checks, of_one_row), of_one_row, included, slice(0, 1))
         row_wise = [position for position in chosen if checks[position].expectation in ROW_WISE]
         columns, length = columns_read(table, checks, row_wise), table.num_rows
-        if length > _SLICE_ROWS or _num_bytes(table, columns_read(table, checks, chosen)) > FRAME_BYTES:
-            length = max(1, min(_SLICE_ROWS, length * _SLICE_BYTES // max(1, _num_bytes(table, columns))))
+        if length > _SLICE_ROWS or _num_bytes(sizes, columns_read(table, checks, chosen)) > FRAME_BYTES:
+            length = max(1, min(_SLICE_ROWS, length * _SLICE_BYTES // max(1, _num_bytes(sizes, columns))))
             chosen = [position for position in chosen if position not in row_wise]
             for start, rows in _slices(table, columns, length, stored) if row_wise else ():
                 yield _chosen(rows, row_wise, included, start)
             of_values = [position for position in chosen if _is_of_equal_values(checks[position])]
             chosen = [position for position in chosen if position not in of_values]
             for position in of_values:
-                yield from _parts_of_values(table, columns_read(table, checks, [position]), position, included)
-        for together in _batches(table, checks, chosen):
+                yield from _parts_of_values(table, sizes, columns_read(table, checks, [position]), position, included)
+        for together in _batches(table, sizes, checks, chosen):
             columns = columns_read(table, checks, together)
-            sampled = _sampled(included, -(-_num_bytes(table, columns) // FRAME_BYTES), checks[together[0]])
+            sampled = _sampled(included, -(-_num_bytes(sizes, columns) // FRAME_BYTES), checks[together[0]])
             yield _part(table, columns, together, sampled, slice(0, table.num_rows))
 
 
-def refuse_too_large(table: pa.Table, checks: Sequence[ExpectationCheck], positions: Sequence[int]) -> None:
+def refuse_too_large(
+    table: pa.Table, checks: Sequence[ExpectationCheck], positions: Sequence[int], sizes: Sizes
+) -> None:
     """Refuse checks of whole columns for which there is not enough memory.
 
     Raises:
@@ -93,7 +100,7 @@ def refuse_too_large(table: pa.Table, checks: Sequence[ExpectationCheck], positi
     """
     for position in positions:
         check, columns = checks[position], columns_read(table, checks, [position])
-        size = _num_bytes(table, columns)
+        size = _num_bytes(sizes, columns)
         in_parts = check.expectation in (QUERY, *ROW_WISE) or _is_of_equal_values(check) or check.origin == "champion"
         by_itself = is_of_count(check) or _is_of_one_row(check, table.schema)
         if size <= FRAME_BYTES or in_parts or by_itself or size * _ENGINES_SHARE < usable_memory():
@@ -120,9 +127,9 @@ def _sampled(included: np.ndarray, step: int, check: ExpectationCheck) -> np.nda
     return sampled
 
 
-def _of_one_row(table: pa.Table, checks: Sequence[ExpectationCheck], positions: list[int]) -> list[int]:
+def _of_one_row(table: pa.Table, sizes: Sizes, checks: Sequence[ExpectationCheck], positions: list[int]) -> list[int]:
     """Return the checks that any row answers; none of a small table, which is a single part."""
-    if table.num_rows <= _SLICE_ROWS and _num_bytes(table, columns_read(table, checks, positions)) <= _SLICE_BYTES:
+    if table.num_rows <= _SLICE_ROWS and _num_bytes(sizes, columns_read(table, checks, positions)) <= _SLICE_BYTES:
         return []
     return [position for position in positions if _is_of_one_row(checks[position], table.schema)]
 
@@ -142,9 +149,11 @@ def _is_of_equal_values(check: ExpectationCheck) -> bool:
     return check.expectation in OF_EQUAL_VALUES and "row_condition" not in check.arguments
 
 
-def _parts_of_values(table: pa.Table, columns: list[str], position: int, included: np.ndarray) -> Iterator[Part]:
+def _parts_of_values(
+    table: pa.Table, sizes: Sizes, columns: list[str], position: int, included: np.ndarray
+) -> Iterator[Part]:
     """Yield parts of some `_VALUES_BYTES` that divide no rows which are equal in these columns."""
-    num_parts = 1 + max(_num_bytes(table, columns) // _VALUES_BYTES, table.num_rows // _SLICE_ROWS)
+    num_parts = 1 + max(_num_bytes(sizes, columns) // _VALUES_BYTES, table.num_rows // _SLICE_ROWS)
     hashes = hash_rows(table, columns)
     numbers = scratch.filled(
         len(hashes), np.int32, lambda rows: np.where(included[rows], hashes[rows] % np.uint64(num_parts), num_parts)
@@ -158,11 +167,13 @@ def _is_strict(check: ExpectationCheck, spared: np.ndarray | None) -> bool:
     return spared is not None and check.origin == "spec" and check.severity == "reject"
 
 
-def _batches(table: pa.Table, checks: Sequence[ExpectationCheck], positions: list[int]) -> Iterator[list[int]]:
+def _batches(
+    table: pa.Table, sizes: Sizes, checks: Sequence[ExpectationCheck], positions: list[int]
+) -> Iterator[list[int]]:
     """Yield positions of checks whose columns together are at most `_SLICE_BYTES`, or those of a single check."""
     together: list[int] = []
     for position in sorted(positions, key=lambda position: columns_read(table, checks, [position])):
-        if together and _num_bytes(table, columns_read(table, checks, [*together, position])) > _SLICE_BYTES:
+        if together and _num_bytes(sizes, columns_read(table, checks, [*together, position])) > _SLICE_BYTES:
             yield together
             together = []
         together.append(position)
@@ -196,8 +207,13 @@ def _chosen(part: pa.Table, positions: list[int], included: np.ndarray, start: i
     return Part(part if len(rows) == part.num_rows else part.filter(pa.array(mask)), positions, rows)
 
 
-def _num_bytes(table: pa.Table, columns: list[str]) -> int:
-    return sum(table.column(name).nbytes for name in columns)
+def sizes_of(table: pa.Table) -> Sizes:
+    """Return the bytes of each column; of a mapped column of texts Arrow looks at each of its parts."""
+    return {name: table.column(name).nbytes for name in table.column_names}
+
+
+def _num_bytes(sizes: Sizes, columns: list[str]) -> int:
+    return sum(sizes[name] for name in columns)
 
 
 def columns_read(table: pa.Table, checks: Sequence[ExpectationCheck], positions: list[int]) -> list[str]:

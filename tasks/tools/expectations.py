@@ -26,7 +26,7 @@ from models.sources.whole_numbers import as_frame
 from models.validation.expectation_arguments import QUERY, columns_of
 from models.validation.expectations import ExpectationCheck
 from tasks.host import memory
-from tasks.tools.expectation_parts import FRAME_BYTES, Part, is_of_count, parts_of, refuse_too_large
+from tasks.tools.expectation_parts import FRAME_BYTES, Part, is_of_count, parts_of, refuse_too_large, sizes_of
 from tasks.tools.row_query import unexpected_rows
 
 NUM_EXAMPLES = 10
@@ -122,15 +122,17 @@ def _evaluate(
         for position, check in enumerate(checks)
         if results[position]["observed"] is None
     }
-    refuse_too_large(table, checks, list(expectations))
+    sizes = sizes_of(table)
+    is_large = sum(sizes.values()) > FRAME_BYTES
+    refuse_too_large(table, checks, list(expectations), sizes)
     context = gx.get_context(mode="ephemeral")
     context.variables.progress_bars = {"globally": False}
     answers: dict[int, list[_Answer]] = {}
-    for part in parts_of(table, checks, list(expectations), spared, stored):
+    for part in parts_of(table, checks, list(expectations), spared, sizes, stored):
         chosen = {position: expectations[position] for position in part.positions}
         for position, answer in _answers(context, part, chosen, table, checks).items():
             answers.setdefault(position, []).append(answer)
-        if table.nbytes > FRAME_BYTES:  # the engine's objects refer to each other: each frame stays until Python looks
+        if is_large:  # the engine's objects refer to each other: each frame stays until Python looks
             memory.release(always=True)
     failing: dict[int, np.ndarray] = {}
     for position, parts in sorted(answers.items()):

@@ -25,6 +25,7 @@ LARGE = pa.table(
         "t": pa.array([i * 86400 for i in range(60)], pa.timestamp("s")),
     }
 )
+SIZES = expectation_parts.sizes_of(LARGE)
 IN_PARTS = [
     check("table_row_count_to_be_between", min_value=100),
     check("table_row_count_to_be_between", min_value=20, max_value=60, strict_max=True),
@@ -79,7 +80,7 @@ def test_a_comparison_with_the_champion_looks_at_every_nth_row_of_a_large_table(
     seen = []
     monkeypatch.setattr(expectation_parts, "FRAME_BYTES", 100)
     for origin in ("spec", "champion"):
-        (part,) = expectation_parts.parts_of(LARGE, [compared.model_copy(update={"origin": origin})], [0], None)
+        (part,) = expectation_parts.parts_of(LARGE, [compared.model_copy(update={"origin": origin})], [0], None, SIZES)
         seen.append(part.rows.tolist())
     assert seen == [list(range(60)), list(range(0, 60, 5))]
 
@@ -88,9 +89,9 @@ def test_checks_of_names_and_types_are_a_part_of_a_single_row_in_a_table_that_is
     checks = [check("column_to_exist", column=name) for name in LARGE.column_names]
     checks += [check("column_values_to_be_of_type", column="x", type_="float64"), check("column_mean", column="x")]
     positions = list(range(len(checks)))
-    (whole,) = expectation_parts.parts_of(LARGE, checks, positions, None)
+    (whole,) = expectation_parts.parts_of(LARGE, checks, positions, None, SIZES)
     monkeypatch.setattr(expectation_parts, "_SLICE_BYTES", 1000)
-    names, mean = expectation_parts.parts_of(LARGE, checks, positions, None)
+    names, mean = expectation_parts.parts_of(LARGE, checks, positions, None, SIZES)
     assert (sorted(whole.positions), whole.table.num_rows) == (positions, 60)
     assert (names.positions, names.table.num_rows) == (positions[:-1], 1)
     assert (mean.positions, mean.table.column_names) == (positions[-1:], ["x"])
