@@ -47,9 +47,7 @@ def workspace_light(projects: list[ProjectFacts], services: dict[str, ServiceSum
         checks = [
             (
                 "green",
-                "every project is well"
-                if projects
-                else "there is no project yet: `loopline new`, or the page of all projects, makes one",
+                "every project is well" if projects else "there is no project yet",
             )
         ]
     checks.sort(key=lambda check: RANK[check[0]])

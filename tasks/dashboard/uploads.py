@@ -7,6 +7,7 @@ import re
 import secrets
 import shutil
 import time
+import unicodedata
 from pathlib import Path, PurePosixPath
 
 from pydantic import ValidationError
@@ -93,7 +94,9 @@ def store_file(folder: Path, upload: UploadFile) -> Path:
         StoreError: The disk is full.
     """
     file_name = PurePosixPath(str(upload.filename).replace("\\", "/")).name
-    stem, dot, endings = (_NO_NAME.sub("-", part).strip("-") for part in file_name.lstrip(".").partition("."))
+    parted = unicodedata.normalize("NFKD", file_name)  # a letter, then its accents
+    plain = "".join(character for character in parted if not unicodedata.combining(character))
+    stem, dot, endings = (_NO_NAME.sub("-", part).strip("-") for part in plain.lstrip(".").partition("."))
     name = f"{stem[:MOST_CHARACTERS] or 'data'}{dot}{endings[-MOST_CHARACTERS:]}"
     if not endings:
         raise UsageError(

@@ -5,13 +5,15 @@ from __future__ import annotations
 import hashlib
 import platform
 import shutil
+from collections.abc import Iterable
 from importlib.metadata import version as metadata_version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from models.files import write_text
+from models.data.preparation import PREPARATION_FILE
+from models.files import read_json, write_text
 from models.inference import portable
 from models.inference.portable import COLUMN, LABELS, MODEL_FILE
 
@@ -39,7 +41,10 @@ def onnx_model(folder: Path, files: dict[str, Path], exported: dict[str, Any], m
     import pandas as pd
     from mlflow.models import Model
 
-    proto, example = onnx.load(str(files[MODEL_FILE])), _example(exported)
+    proto, example = (
+        onnx.load(str(files[MODEL_FILE])),
+        _example(exported, read_json(files[PREPARATION_FILE]).get("dates", {})),
+    )
     predictor = portable.Predictor(portable.open_session(files[MODEL_FILE]))
     mlflow.onnx.save_model(
         proto,
@@ -80,14 +85,20 @@ def _write_code(folder: Path) -> str:
     return next(iter(files)).removesuffix(".py")
 
 
-def _example(exported: dict[str, Any]) -> Any:
-    """Return a few rows as MLflow's clients send them: a data frame of columns, or arrays by name."""
+def _example(exported: dict[str, Any], dates: Iterable[str]) -> Any:
+    """Return a few rows as MLflow's clients send them: a data frame of columns, or arrays by name.
+
+    The columns of `data.dates` hold times: a number would be read as a date in their form.
+    """
     import pandas as pd
 
     from models.export.signature import feed_of
 
     feed = feed_of(exported["input_example"], exported["inputs"])
-    return pd.DataFrame(feed) if all(values.ndim == 1 for values in feed.values()) else feed
+    if any(values.ndim > 1 for values in feed.values()):
+        return feed
+    frame = pd.DataFrame(feed)
+    return frame.assign(**{name: pd.to_datetime(frame[name], unit="s") for name in dates if name in frame})
 
 
 def model_signature(inputs: list[dict[str, Any]], answer: pd.DataFrame) -> Any:

@@ -32,6 +32,7 @@ PREPARATION = Preparation(
     kind="table",
     task="binary",
     target=TargetEncoding(name="y", classes=["no", "yes"], dtype="string"),
+    dates={"since": "%d.%m.%Y"},
     inputs=[
         NumericInput(name="months", fill=0.5),
         NumericInput(name="fee", fill=0.7),
@@ -43,7 +44,7 @@ PREPARATION = Preparation(
 )
 WHOLE = """id,months,fee,plan,zone,late,since
 1,3,10.5,basic,1,True,2024-01-01
-2,40,9.0,plus,30,False,2023-05-06
+2,40,9.0,plus,30,False,06.05.2023
 """
 MISSING = """id,months,fee,plan,zone,late,since
 1,,10,basic,1,true,2024-01-01
@@ -127,6 +128,14 @@ def test_the_python_on_the_card_runs(
     monkeypatch.setattr(mlflow.pyfunc, "load_model", {"models:/tiny/1": model}.__getitem__)
     exec(python_use("tiny", "1"), {})
     assert "probability_yes" in capsys.readouterr().out
+
+
+def test_the_example_is_a_row_that_the_version_takes(folder: Path) -> None:
+    """A time is no number there, which would be read in the form of `data.dates`."""
+    described = mlflow.models.Model.load(str(folder))
+    example = described.load_input_example(str(folder))
+    assert str(example["since"][0]).startswith("2001-09-09")
+    assert set(mlflow.pyfunc.load_model(str(folder)).predict(example)["label"]) <= {"no", "yes"}
 
 
 def test_a_version_names_its_packages_exactly_and_its_columns(folder: Path) -> None:

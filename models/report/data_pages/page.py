@@ -144,8 +144,10 @@ def spread(column: ColumnProfile) -> str:
     if not column.quantiles:
         return "no value" if column.distinct == 0 else "not counted"
     minimum, low, middle, high, maximum = (amount(value, column.unit) for value in column.quantiles)
+    if minimum == maximum != "–":
+        return f"all {middle}"
     ends = f" ({minimum} to {maximum})" if column.quantiles[0] is not None else ""
-    return f"half within {low} to {high}, median {middle}{ends}"
+    return f"half within {low} to {high}, median {middle}{ends}".replace(f"{UNIT} to", " to")
 
 
 def amount(value: float | None, unit: Unit) -> str:
@@ -161,10 +163,11 @@ def _time(seconds: float) -> str:
     return f"{moment:%Y-%m-%d}" if moment.hour == moment.minute == moment.second == 0 else f"{moment:%Y-%m-%d %H:%M}"
 
 
+UNIT = " characters"
 _AMOUNTS: dict[Unit, Callable[[float], str]] = {
     "value": lambda value: str(show(value)),
     "seconds": _time,
-    "characters": lambda value: f"{show(round(value))} characters",
+    "characters": lambda value: f"{show(round(value))}{UNIT}",
 }
 
 
