@@ -12,7 +12,7 @@ import pyarrow.compute as pc
 from models.data.preparation import Preparation
 from models.errors import DataError
 from models.inference import row_values
-from models.inference.dates import with_dates
+from models.inference.forms import with_forms
 from models.inference.row_values import RowError
 from models.inputs.record import CategoryRecord, Form, InputRecord
 from models.inputs.times import as_seconds
@@ -35,7 +35,7 @@ def columns(rows: pa.Table, preparation: Preparation, first_row: int, display_na
         DataError: The model does not accept a value; names row, column, value and cure.
     """
     try:
-        rows = with_dates(rows, preparation.dates, first_row)
+        rows = with_forms(rows, preparation.forms, first_row)
         return {
             name: _READERS[part.form](rows.column(name), part, first_row, display_name)
             for name, part in {part.column: part for part in preparation.column_inputs}.items()

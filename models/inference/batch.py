@@ -19,7 +19,7 @@ from models.data.series import SeriesRows, StepNames, series_rows, window_ends
 from models.errors import DataError, TrainingError
 from models.feedback.columns import INPUT, RAW
 from models.inference import arrow_columns
-from models.inference.dates import with_dates
+from models.inference.forms import with_forms
 from models.inference.loaded_model import LoadedModel, input_schema
 from models.inference.names import scores_of
 from models.inference.portable import LABELS
@@ -253,10 +253,10 @@ def _read(
     reading: ReadOptions, files: Sequence[Path], types: Mapping[str, pa.DataType], size: int
 ) -> Iterator[pa.Table]:
     """Yield rows of files as a source gives them, with dates as times."""
-    dates, first_row = reading.preparation.dates, 1
+    dates, first_row = reading.preparation.forms, 1
     types = {**types, **dict.fromkeys(dates, pa.string())}
     for rows in row_batches(files, types, size, reading.folder, reading.preparation.na_is_text):
-        yield with_dates(rows, dates, first_row)
+        yield with_forms(rows, dates, first_row)
         first_row += rows.num_rows
 
 

@@ -70,7 +70,7 @@ class InputSchema(ABC):
 
     `columns`: the columns that a row must have. `keys`: those of them that may not be missing. `numbers`: those
     that hold numbers. `inputs`: the tensors of a request. `na_is_text`: the columns of a CSV in which NA is a text.
-    `dates`: the forms of dates, by column.
+    `forms`: how the texts of columns are written, by column: a form of `strptime`, or `DECIMAL_COMMA`.
     """
 
     columns: list[str]
@@ -78,7 +78,7 @@ class InputSchema(ABC):
     numbers: list[str]
     inputs: list[TensorSpec]
     na_is_text: Sequence[str] = ()
-    dates: Mapping[str, str] = MappingProxyType({})
+    forms: Mapping[str, str] = MappingProxyType({})
 
     def from_records(self, records: Sequence[Any]) -> InputRows:
         """Return rows from objects `[{"a": 1}, ...]`, each with every input column of the model."""

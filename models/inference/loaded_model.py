@@ -218,5 +218,5 @@ def _blank(port: TensorSpec) -> np.ndarray:
 def input_schema(preparation: Preparation) -> InputSchema:
     """Return what a version with this preparation takes."""
     schema = _SCHEMAS[preparation.kind](preparation)
-    schema.na_is_text, schema.dates = preparation.na_is_text, preparation.dates
+    schema.na_is_text, schema.forms = preparation.na_is_text, preparation.forms
     return schema

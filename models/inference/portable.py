@@ -31,7 +31,7 @@ from models.inference.row_values import (
     number_cells,
     numbers,
     texts,
-    written_times,
+    written_values,
 )
 from models.inputs.image.pictures import levels_of, shape_of
 
@@ -243,7 +243,7 @@ class Predictor:
     def _table(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
         feed: dict[str, np.ndarray] = {}
         dates = {name: form for name, form in self._preparation.get("dates", {}).items() if name in columns}
-        columns = {**columns, **{name: written_times(columns[name], name, form) for name, form in dates.items()}}
+        columns = {**columns, **{name: written_values(columns[name], name, form) for name, form in dates.items()}}
         for form, read in (("number", numbers), ("time", moments), ("text", texts)):
             names = (part["name"] for part in self._inputs[form])
             feed |= {name: read(_column(columns, name), name) for name in names}

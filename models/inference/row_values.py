@@ -146,7 +146,7 @@ def moments(values: Sequence[Any], name: str, first: int = 1) -> np.ndarray:
     return np.array(_complete(seconds, values, name, first, expected), np.float64)
 
 
-def written_times(values: Sequence[Any], name: str, form: str, first: int = 1) -> list[Any]:
+def written_values(values: Sequence[Any], name: str, form: str, first: int = 1) -> list[Any]:
     """Return texts and whole numbers as the times that they say in a form of `strptime`, texts in ISO 8601 too.
 
     A time has no zone and is in UTC. None, NaN and "" are None; values of other types stay as they are.

@@ -160,7 +160,7 @@ class TableSchema(InputSchema):
         """Return rows from the values of each of `self.columns`; one call converts all numbers together."""
         count = len(self.numbers)
         try:
-            if self._times or self.dates:
+            if self._times or self.forms:
                 columns = self._with_times(columns)
             numbers = self._numbers(columns[:count], len(columns[0]))
             feed = dict(zip(self.numbers, numbers, strict=True))
@@ -184,8 +184,8 @@ class TableSchema(InputSchema):
         return [self._with_time(values, name) for values, name in zip(columns, self.columns, strict=True)]
 
     def _with_time(self, values: Sequence[Any], name: str) -> Sequence[Any]:
-        if name in self.dates:
-            values = row_values.written_times(values, name, self.dates[name])
+        if name in self.forms:
+            values = row_values.written_values(values, name, self.forms[name])
         return row_values.moments(values, name).tolist() if name in self._times else values
 
 

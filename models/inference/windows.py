@@ -141,8 +141,8 @@ class SeriesSchema(InputSchema):
         if time not in columns:
             window = window.model_copy(update={"frequency": ROWS})
         times = columns.get(time, range(num_steps))
-        if time in self.dates:
-            times = row_values.written_times(times, time, self.dates[time])
+        if time in self.forms:
+            times = row_values.written_values(times, time, self.forms[time])
         named: dict[str, Any] = (
             {key: row_values.texts([_text(value) for value in column_of(columns, key)], key)} if key else {}
         )

@@ -32,11 +32,11 @@ def column_summaries(table: pa.Table, spec_text: str) -> list[ColumnSummary]:
     """
     from ruamel.yaml import YAML
 
-    from models.inference.dates import with_dates
+    from models.inference.forms import with_forms
     from models.scaffold.columns import reading_of  # numpy and pyarrow: a server of pages knows the class alone
 
     data = YAML(typ="rt").load(spec_text)["data"]
-    table = with_dates(table, data.get("dates") or {})
+    table = with_forms(table, data.get("dates") or {})
     features = data.get("features") or {}
     kinds, dropped = features.get("kinds") or {}, features.get("drop") or []
     targets = data["target"] if isinstance(data.get("target"), list) else [data.get("target")]

@@ -14,7 +14,7 @@ from models.data.header import no_such_column
 from models.data.target import infer_task
 from models.data.target_forms import LARGEST_GRADE
 from models.errors import UsageError
-from models.inference.dates import with_dates
+from models.inference.forms import with_forms
 from models.inputs.rows import kind_of_texts
 from models.inputs.types import as_text, is_text
 from models.kinds.task import PerTask, Task
@@ -69,7 +69,7 @@ def guess_spec(data: Rows, name: str, target: str | None = None, source: Named |
     """
     sample, source = data if isinstance(data, TableSample) else sample_of(data), source or str(data)
     dates = date_forms(sample.table)
-    table = with_dates(sample.table, dates)
+    table = with_forms(sample.table, dates)
     target = target or guess_target(table)
     targets = _target_names(target, table.column_names)
     block = Data(source=source, target=targets if len(targets) > 1 else targets[0])

@@ -148,5 +148,5 @@ _READ: dict[str, Callable[[Any], Callable[[InputSchema], InputRows]]] = {
 def columns_of_cells(written: Mapping[str, Sequence[str]], schema: InputSchema, na_is_text: Sequence[str]) -> Columns:
     """Return columns of values from those of texts, as the cells of a CSV are read; in some columns NA is a text."""
     columns = with_missing(written, na_is_text)
-    numbers = {*schema.numbers} - {*schema.dates}
+    numbers = {*schema.numbers} - {*schema.forms}
     return {name: number_cells(cells) if name in numbers else cells for name, cells in columns.items()}

@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from models.errors import DataError, UsageError, UserCodeError
 from models.files import write_bytes
-from models.inference.dates import with_dates
+from models.inference.forms import with_forms
 from models.inputs.image.files import with_pixels, with_plain_bytes
 from models.project_spec.blocks import Spec
 from models.project_spec.data import SqlQuery
@@ -89,7 +89,7 @@ def ingest(spec: Spec, base: Path, cache: Path, note: Callable[[str], None] = la
             is_text=data.kind == "text",
             na_is_text=data.na_is_text,
         )
-        table = with_dates(table, data.dates)
+        table = with_forms(table, data.forms)
     except DataError as error:
         if "expected a pandas DataFrame" in str(error):
             raise UserCodeError(f"{error}: end the function with `return frame`") from error

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 
-from models.inference.dates import with_dates
+from models.inference.forms import with_forms
 from models.scaffold.dates import date_forms
 from models.scaffold.table import guess_spec
 
@@ -25,7 +25,7 @@ def written(form: str, days: np.ndarray = DAYS) -> pa.Table:
 @pytest.mark.parametrize("form", FORMS)
 def test_dates_in_words_are_read_as_the_dates_that_they_are(form: str) -> None:
     table = written(form)
-    days = with_dates(table, date_forms(table)).column("day").to_numpy()
+    days = with_forms(table, date_forms(table)).column("day").to_numpy()
     np.testing.assert_array_equal(days.astype("datetime64[D]"), DAYS)
 
 
@@ -33,7 +33,7 @@ def test_dates_in_words_are_read_as_the_dates_that_they_are(form: str) -> None:
 def test_dates_with_a_clock_are_read_to_the_minute(form: str) -> None:
     times = (DAYS.astype("datetime64[m]") + np.arange(len(DAYS)) * 97 % 1440).astype("datetime64[us]")
     table = written(form, times)
-    np.testing.assert_array_equal(with_dates(table, date_forms(table)).column("day").to_numpy(), times)
+    np.testing.assert_array_equal(with_forms(table, date_forms(table)).column("day").to_numpy(), times)
 
 
 def test_an_order_that_no_value_tells_is_not_guessed(tmp_path: Path) -> None:

@@ -9,13 +9,13 @@ import pyarrow.compute as pc
 
 from models import scratch
 from models.inference.input_schema import refusing
-from models.inference.row_values import RowError, written_times
+from models.inference.row_values import RowError, written_values
 from models.inputs.types import is_number, is_text
 from models.sources.whole_numbers import floats_of
 
 
-def with_dates(table: pa.Table, forms: Mapping[str, str], first_row: int = 1) -> pa.Table:
-    """Return a table in which columns of texts or whole numbers are the times that they say, by `written_times`.
+def with_forms(table: pa.Table, forms: Mapping[str, str], first_row: int = 1) -> pa.Table:
+    """Return a table in which columns of texts or whole numbers are the times that they say, by `written_values`.
 
     Args:
         table: The rows.
@@ -39,12 +39,12 @@ def _times(written: pa.ChunkedArray, name: str, form: str, first_row: int) -> pa
 
     def times_of(part: pa.ChunkedArray) -> pa.ChunkedArray:
         different = pc.unique(part)
-        times = pa.array(written_times(different.to_pylist(), name, form), pa.timestamp("us"))
+        times = pa.array(written_values(different.to_pylist(), name, form), pa.timestamp("us"))
         return times.take(pc.index_in(part, different))
 
     try:
         return scratch.by_parts(written, times_of)
     except RowError:
         for start in range(0, len(written), scratch.PART):  # which names the row
-            refusing(written_times)(written.slice(start, scratch.PART).to_pylist(), name, form, first_row + start)
+            refusing(written_values)(written.slice(start, scratch.PART).to_pylist(), name, form, first_row + start)
         raise

@@ -9,7 +9,7 @@ import pyarrow as pa
 import pytest
 
 from models.errors import DataError
-from models.inference.dates import with_dates
+from models.inference.forms import with_forms
 
 NEW_YEAR = datetime(2024, 1, 31, 9, 5)
 
@@ -26,7 +26,7 @@ NEW_YEAR = datetime(2024, 1, 31, 9, 5)
     ids=["texts", "whole numbers", "floats", "decimals", "times"],
 )
 def test_texts_and_whole_numbers_become_times(form: str, values: list[object]) -> None:
-    table = with_dates(pa.table({"x": [1] * 5, "at": values}), {"at": form, "absent": form})
+    table = with_forms(pa.table({"x": [1] * 5, "at": values}), {"at": form, "absent": form})
     assert table.column_names == ["x", "at"]
     assert table.column("at").to_pylist() == [NEW_YEAR] * 3 + [None] * 2
 
@@ -34,4 +34,4 @@ def test_texts_and_whole_numbers_become_times(form: str, values: list[object]) -
 def test_a_text_of_another_form_is_refused_with_its_row() -> None:
     table = pa.table({"at": ["31.01.2024", "", "01/31/2024"]})
     with pytest.raises(DataError, match=r"row 12, column 'at': got '01/31/2024', expected a time such as 31\.05\.2024"):
-        with_dates(table, {"at": "%d.%m.%Y"}, first_row=10)
+        with_forms(table, {"at": "%d.%m.%Y"}, first_row=10)
