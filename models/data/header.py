@@ -20,6 +20,7 @@ def check_names(names: Sequence[str], data: Data, slices: Sequence[str] = ()) ->
         "data.id": [data.id] if data.id else [],
         "data.na_is_text": data.na_is_text,
         "data.dates": list(data.dates),
+        "data.decimal_commas": data.decimal_commas,
         "data.weight": [data.weight] if data.weight else [],
         "data.split.column": [data.split.column] if data.split.column else [],
         "data.features.columns": features.columns or [],

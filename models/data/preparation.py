@@ -31,6 +31,7 @@ from models.ngrams.model import NgramModel, load_ngrams, save_ngrams
 from models.ngrams.words import FIRST_WORD
 from models.project_spec.blocks import Kind
 from models.project_spec.window import Window
+from models.sources.delimiter import forms_by_column
 
 Record = TypeVar("Record", bound=InputRecord)
 ROWS_FILE = "rows.parquet"
@@ -160,6 +161,7 @@ class Preparation(FrozenModel):
     )
     na_is_text: list[str] = Field(default_factory=list, description="See the key of the spec's block `data`.")
     dates: dict[str, str] = Field(default_factory=dict, description="See the key of the spec's block `data`.")
+    decimal_commas: list[str] = Field(default_factory=list, description="See the key of the spec's block `data`.")
     window: Window | None = None
     series: SeriesInput | None = None
     reference: WindowReference | None = None
@@ -207,6 +209,11 @@ class Preparation(FrozenModel):
     def column_inputs(self) -> list[InputRecord]:
         """The inputs whose values rows give, each in a column of its own."""
         return [part for part in self.inputs if part.form in (*NUMBERS, *TEXTS)]
+
+    @property
+    def forms(self) -> dict[str, str]:
+        """How the texts of columns are written, by name."""
+        return forms_by_column(self.dates, self.decimal_commas)
 
     @property
     def numeric(self) -> list[NumericInput]:

@@ -237,6 +237,7 @@ def _fit(
         transform=learnt.files.transform,
         na_is_text=data.na_is_text,
         dates=data.dates,
+        decimal_commas=data.decimal_commas,
         window=data.window,
         rows=rows.counts(),
         left_out=columns.left_out,

@@ -66,7 +66,7 @@ def certain_task(first: pa.ChunkedArray | None, data: Data) -> Task | None:
     """Return the task that the spec names, or that the first values of its target decide whatever the others are."""
     if data.quantiles:
         return "quantile"
-    if data.task is not None or len(data.targets) > 1 or first is None:
+    if data.task is not None or len(data.targets) > 1 or first is None or data.targets[0] in data.decimal_commas:
         return data.task
     values = first.drop_null()
     if pa.types.is_null(values.type) or not len(values):

@@ -13,7 +13,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from models.data.preparation import Preparation
 from models.data.target_encoding import TargetEncoding
+from models.feedback.columns import LABEL
 from models.kinds.task import PerTask
 
 if TYPE_CHECKING:
@@ -31,6 +33,13 @@ TARGET_DTYPES: PerTask[type[np.generic]] = {
     "ranking": np.float64,
 }
 """The type of true values in the form for metrics: classes and labels are whole numbers."""
+
+
+def forms_of_labels(preparation: Preparation) -> dict[str, str]:
+    """Return how the texts of labels are written, by the names under which they come."""
+    names = {name: name for name in preparation.target.columns}
+    names[LABEL] = preparation.target.columns[0]
+    return {name: preparation.forms[target] for name, target in names.items() if target in preparation.forms}
 
 
 def label_text(values: Mapping[str, float], columns: Sequence[str]) -> str:

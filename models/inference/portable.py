@@ -26,14 +26,15 @@ from models.inference.row_values import (
     categories,
     check_known,
     checked_windows,
+    columns_written,
     csv_columns,
     moments,
     number_cells,
     numbers,
     texts,
-    written_values,
 )
 from models.inputs.image.pictures import levels_of, shape_of
+from models.sources.delimiter import forms_by_column
 
 if TYPE_CHECKING:
     import onnxruntime
@@ -145,6 +146,8 @@ class Predictor:
         numbers = self._inputs["number"]
         self._parts = [(part.get("source") or part["name"], part.get("ahead", 0)) for part in numbers]
         self._numeric = list(dict.fromkeys(name for name, _ in self._parts))
+        dates, commas = (self._preparation.get(key, ()) for key in ("dates", "decimal_commas"))
+        self._forms = forms_by_column(dict(dates), commas)
         self._rows_a_pass = rows_a_pass(session)
 
     def predict(
@@ -161,7 +164,7 @@ class Predictor:
 
         del params
         if self._kind == "table":
-            feed = self._table({str(name): _plain(values) for name, values in model_input.items()})
+            feed = self._feed({str(name): _plain(values) for name, values in model_input.items()})
         elif self._kind == "text":
             feed = {"text": texts(_plain(model_input["text"]), "text")}
         elif self._kind == "series":
@@ -181,7 +184,9 @@ class Predictor:
         content = path.read_bytes()
         if path.suffix.lower() in (".csv", ".tsv"):
             columns: dict[str, list[Any]] = csv_columns(content, self._preparation.get("na_is_text", ()))
-            columns |= {name: number_cells(columns[name]) for name in self._numeric if name in columns}
+            columns |= {
+                name: number_cells(columns[name]) for name in {*self._numeric} - {*self._forms} if name in columns
+            }
         else:
             rows = json.loads(content)
             rows = rows if isinstance(rows, list) else [rows]
@@ -192,7 +197,7 @@ class Predictor:
         return [{name: None if value != value else value for name, value in row.items()} for row in predictions]
 
     def _feed(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
-        preparation = self._preparation
+        preparation, columns = self._preparation, columns_written(columns, self._forms)
         if self._kind == "table":
             return self._table(columns)
         if self._kind == "text":
@@ -242,8 +247,6 @@ class Predictor:
 
     def _table(self, columns: Mapping[str, Sequence[Any]]) -> dict[str, np.ndarray]:
         feed: dict[str, np.ndarray] = {}
-        dates = {name: form for name, form in self._preparation.get("dates", {}).items() if name in columns}
-        columns = {**columns, **{name: written_values(columns[name], name, form) for name, form in dates.items()}}
         for form, read in (("number", numbers), ("time", moments), ("text", texts)):
             names = (part["name"] for part in self._inputs[form])
             feed |= {name: read(_column(columns, name), name) for name in names}

@@ -20,13 +20,15 @@ from __future__ import annotations
 import contextlib
 import csv
 import math
+import re
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from datetime import UTC, date, datetime
+from functools import partial
 from typing import Any
 
 import numpy as np
 
-from models.sources.delimiter import csv_rows, delimiter_in
+from models.sources.delimiter import DECIMAL_COMMA, csv_rows, delimiter_in
 
 NUMBERS = frozenset((float, int, bool, type(None)))
 """Types of the values of a numeric column."""
@@ -41,6 +43,9 @@ MISSING = frozenset((
 """Cells of a CSV that are missing values, quoted or not: as in Arrow, which reads the training data."""
 _END = "\x1e"
 """A last row behind a CSV: if it is none, a quote before it was not closed."""
+_COMMA_NUMBER = re.compile(
+    r"[-+]?(?:[0-9]{1,3}(?:\.[0-9]{3})+(?:,[0-9]*)?|[0-9]+(?:,[0-9]*)?|,[0-9]+)(?:[eE][-+]?[0-9]+)?"
+)
 _BOOLEANS, _BITS = {"true": True, "false": False}, {"1": "true", "1.0": "true", "0": "false", "0.0": "false"}
 
 
@@ -147,20 +152,49 @@ def moments(values: Sequence[Any], name: str, first: int = 1) -> np.ndarray:
 
 
 def written_values(values: Sequence[Any], name: str, form: str, first: int = 1) -> list[Any]:
-    """Return texts and whole numbers as the times that they say in a form of `strptime`, texts in ISO 8601 too.
+    """Return texts and whole numbers as the times or numbers that they say in the form of their column.
 
     A time has no zone and is in UTC. None, NaN and "" are None; values of other types stay as they are.
+
+    Args:
+        values: Of the column.
+        name: Of the column.
+        form: One of `strptime`, beside which ISO 8601 is read, or `DECIMAL_COMMA`.
+        first: Number of the first row, for messages.
 
     Raises:
         RowError: A text or number is neither; names row, column, value and what is expected.
     """
-    times = [_written_time(value, form) for value in values]
-    for row, (time, value) in enumerate(zip(times, values, strict=True), first):
-        if isinstance(time, str):
-            example = datetime(2024, 5, 31, 14, 30).strftime(form)
-            expected = f"a time such as {example} ({form}), one in ISO 8601, or null for missing"
-            raise RowError(f"row {row}, column {name!r}: got {shown(value)}, expected {expected}")
-    return times
+    read = _comma_number if form == DECIMAL_COMMA else partial(_written_time, form=form)
+    results = [read(value) for value in values]
+    for row, (result, value) in enumerate(zip(results, values, strict=True), first):
+        if isinstance(result, str):
+            raise RowError(f"row {row}, column {name!r}: got {shown(value)}, expected {_expected(form)}")
+    return results
+
+
+def columns_written(columns: Mapping[str, Sequence[Any]], forms: Mapping[str, str]) -> dict[str, Sequence[Any]]:
+    """Return columns by name, `written_values` of those that have a form."""
+    return {
+        name: written_values(values, name, forms[name]) if name in forms else values for name, values in columns.items()
+    }
+
+
+def _expected(form: str) -> str:
+    if form == DECIMAL_COMMA:
+        return "a number with a decimal comma such as 1.234,5, or null for missing"
+    example = datetime(2024, 5, 31, 14, 30).strftime(form)
+    return f"a time such as {example} ({form}), one in ISO 8601, or null for missing"
+
+
+def _comma_number(value: Any) -> Any:
+    """Return the number that a value says, None for missing; a text that says none as text."""
+    if not isinstance(value, str):
+        return None if value != value else value
+    text = value.strip()
+    if _COMMA_NUMBER.fullmatch(text):
+        return float(text.replace(".", "").replace(",", "."))
+    return text or None
 
 
 def _written_time(value: Any, form: str) -> Any:

@@ -145,7 +145,7 @@ class TableSchema(InputSchema):
         """Return all numbers in one array (column, row), so that one call checks them."""
         numbers = np.empty((len(self.numbers), num_rows))
         for index, name in enumerate(self.numbers):
-            if name in self._times:
+            if name in self._times or name in self.forms:
                 numbers[index] = self._with_time(columns[name].tolist(), name)
                 continue
             if columns[name].dtype == object:

@@ -80,9 +80,10 @@ class SeriesSchema(InputSchema):
         check_columns(columns)
         if set(columns) == {INPUT} and INPUT not in self.numbers:
             return self.from_array(columns[INPUT])
-        features = {name: column_of(columns, name, self._read) for name in self._read}
+        written = row_values.columns_written(columns, self.forms)
+        features = {name: column_of(written, name, self._read) for name in self._read}
         steps = np.stack([row_values.numbers(values, name, "step") for name, values in features.items()], axis=1)
-        windows, last = self._cut(columns, steps)
+        windows, last = self._cut(written, steps)
         extra = {name: [values[row] for row in last] for name, values in columns.items()}
         return InputRows({INPUT: np.ascontiguousarray(windows)}, extra)
 
@@ -141,8 +142,6 @@ class SeriesSchema(InputSchema):
         if time not in columns:
             window = window.model_copy(update={"frequency": ROWS})
         times = columns.get(time, range(num_steps))
-        if time in self.forms:
-            times = row_values.written_values(times, time, self.forms[time])
         named: dict[str, Any] = (
             {key: row_values.texts([_text(value) for value in column_of(columns, key)], key)} if key else {}
         )

@@ -77,7 +77,15 @@ STEPS = (
     Step(
         "ingest",
         external=("source", "feedback", "previous"),
-        reads=("data.source", "data.kind", "data.id", "data.na_is_text", "data.dates", "data.image"),
+        reads=(
+            "data.source",
+            "data.kind",
+            "data.id",
+            "data.na_is_text",
+            "data.dates",
+            "data.decimal_commas",
+            "data.image",
+        ),
         code=("tasks.steps.ingest",),
         libraries=("pyarrow", "rdata", "pillow"),
         references=("data.source",),

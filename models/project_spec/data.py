@@ -175,6 +175,11 @@ class Data(SpecBlock):
         "{sold: '%d.%m.%Y %H:%M'}. They are times from the source on, and in rows to predict; ISO 8601 is read without "
         "it.",
     )
+    decimal_commas: list[str] = Field(
+        default_factory=list,
+        description="Columns of texts that are numbers with a decimal comma, such as 1.234,56: numbers from the source "
+        "on, and in rows to predict, where numbers are read too.",
+    )
     na_is_text: list[str] = Field(
         default_factory=list,
         description="Columns of a CSV in which NA, null and their like are texts, as the code of Namibia is: only an "

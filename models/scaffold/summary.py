@@ -34,9 +34,10 @@ def column_summaries(table: pa.Table, spec_text: str) -> list[ColumnSummary]:
 
     from models.inference.forms import with_forms
     from models.scaffold.columns import reading_of  # numpy and pyarrow: a server of pages knows the class alone
+    from models.sources.delimiter import forms_by_column
 
     data = YAML(typ="rt").load(spec_text)["data"]
-    table = with_forms(table, data.get("dates") or {})
+    table = with_forms(table, forms_by_column(data.get("dates") or {}, data.get("decimal_commas") or ()))
     features = data.get("features") or {}
     kinds, dropped = features.get("kinds") or {}, features.get("drop") or []
     targets = data["target"] if isinstance(data.get("target"), list) else [data.get("target")]

@@ -27,6 +27,7 @@ from models.scaffold.expectations import expectation_lines, yaml_text, yaml_valu
 from models.scaffold.roles import BEHAVES, NAMED, Panel, id_reason, is_date, panel_of, times_of_rows
 from models.scaffold.series import SeriesShape, recognise
 from models.scaffold.text_forms import TextForm, is_number_name, is_useless_as_text, text_forms
+from models.sources.delimiter import forms_by_column
 from models.sources.sample import TableSample, sample_of
 from models.sources.source import Named
 from models.validation.alike_classes import alike_classes
@@ -37,7 +38,7 @@ _GRADE_NAMES, _GROUP_NAMES = ("relevance", "relevance_label", "grade"), ("query"
 """Names that together say that a table holds a ranking: grades of the results of queries."""
 _CURES = {
     "dates": "`data.dates`, with the form of Python's strptime,",
-    "numbers": "a source of your own (`source: ./data.py:load`)",
+    "numbers": "`data.decimal_commas`, if they are 1.234,5, or a source of your own (`source: ./data.py:load`),",
 }
 _ADVICE = {
     "text": (
@@ -68,8 +69,8 @@ def guess_spec(data: Rows, name: str, target: str | None = None, source: Named |
         UsageError: The target does not exist, or has no values to learn.
     """
     sample, source = data if isinstance(data, TableSample) else sample_of(data), source or str(data)
-    dates = date_forms(sample.table)
-    table = with_forms(sample.table, dates)
+    dates, commas = date_forms(sample.table), sample.written.commas
+    table = with_forms(sample.table, forms_by_column(dates, commas))
     target = target or guess_target(table)
     targets = _target_names(target, table.column_names)
     block = Data(source=source, target=targets if len(targets) > 1 else targets[0])
@@ -92,7 +93,7 @@ def guess_spec(data: Rows, name: str, target: str | None = None, source: Named |
         f"# {_size(sample)}, {table.num_columns} columns. Everything here is a guess: read it, then change it.",
         *_doubt_lines(table, block, forms, drop),
         *_data_lines(name, block, cursor),
-        *_reading_lines([name for name in sample.codes if name != id_column], dates),
+        *_reading_lines([name for name in sample.written.codes if name != id_column], dates, commas),
         *([] if shape else [*_id_lines(id_column), f"  task: {task}  # {guess.why(answered.select(targets))}"]),
         *([] if shape or group else _unlabelled_lines(table.num_rows - answered.num_rows, table.num_rows)),
         *(_series_lines(shape) if shape else _split_lines(time, guess.split, group, panel)),
@@ -348,10 +349,13 @@ def _data_lines(name: str, data: Data, cursor: Cursor) -> Iterator[str]:
     yield f"  target: {yaml_text(target) if isinstance(target, str) else yaml_value(target)}"
 
 
-def _reading_lines(codes: Sequence[str], dates: Mapping[str, str]) -> Iterator[str]:
+def _reading_lines(codes: Sequence[str], dates: Mapping[str, str], commas: Sequence[str]) -> Iterator[str]:
     if dates:
         yield "  # Texts that are dates, by their form; rows to predict may have it too."
         yield f"  dates: {yaml_value(dates)}"
+    if commas:
+        yield "  # Numbers with decimal commas, 1.234,56; rows to predict may have them too."
+        yield f"  decimal_commas: {yaml_value([*commas])}"
     if codes:
         yield "  # Codes, of which some begin with a zero: their cells are read as texts, else 05123 would be 5123."
         yield f"  na_is_text: {yaml_value([*codes])}"

@@ -15,9 +15,9 @@ from models.data.preparation import Preparation
 from models.data.target_encoding import TargetEncoding
 from models.errors import DataError, did_you_mean
 from models.feedback.columns import LABEL
-from models.feedback.label_text import label_text
+from models.feedback.label_text import forms_of_labels, label_text
 from models.inference.input_schema import refusing
-from models.inference.row_values import csv_columns, number_text, shown
+from models.inference.row_values import csv_columns, number_text, shown, written_values
 from models.kinds.task import PerTask
 from models.serving.mlflow_scoring import LONGEST_ID
 
@@ -64,8 +64,9 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
         raise DataError(f"got no labels, expected one or more: an object with {ID!r} and {LABEL!r} each")
     target = preparation.target
     labels: dict[str, tuple[str, int]] = {}
-    empty = 0
-    for number, row in enumerate(rows, 1):
+    empty, forms = 0, forms_of_labels(preparation)
+    for number, sent in enumerate(rows, 1):
+        row = _written(sent, forms, number) if forms and isinstance(sent, Mapping) else sent
         several = len(target.columns) > 1
         value = _values(row, preparation, number) if several else _value(row, target, number)
         if _is_missing(value):
@@ -78,6 +79,15 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
                 f"row {number}: id {row_id!r} has label {label!r} here and {before!r} in row {earlier}: keep one"
             )
     return LabelBatch([(row_id, label) for row_id, (label, _) in labels.items()], empty)
+
+
+@refusing
+def _written(row: Mapping[str, Any], forms: Mapping[str, str], number: int) -> dict[str, Any]:
+    """Return a row with the numbers that its texts say."""
+    return {
+        name: written_values([value], name, forms[name], number)[0] if name in forms else value
+        for name, value in row.items()
+    }
 
 
 def _is_missing(value: Any) -> bool:

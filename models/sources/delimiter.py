@@ -9,12 +9,14 @@ import codecs
 import csv
 import io
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 
 SUFFIXES = (".csv", ".tsv")
 PARQUET = (".parquet", ".pq")
 TEXT = (".txt", ".text")
 WORKBOOKS = (".xlsx", ".xlsm", ".xlsb", ".xls", ".ods")
+DECIMAL_COMMA = ","
+"""The form of numbers such as 1.234,56, in whose whole part points may set off thousands."""
 _SEPARATORS = ",;\t|"  # if several are equally frequent, the first wins
 _QUOTED = re.compile(rb'"[^"]*"')
 
@@ -24,6 +26,11 @@ def delimiter_in(content: bytes) -> str:
     lines = _QUOTED.sub(b"", content.removeprefix(codecs.BOM_UTF8)).lstrip(b"\r\n")
     header = re.split(rb"[\r\n]", lines, maxsplit=1)[0]
     return max(_SEPARATORS, key=lambda separator: header.count(separator.encode()))
+
+
+def forms_by_column(dates: Mapping[str, str], decimal_commas: Iterable[str]) -> dict[str, str]:
+    """Return how the texts of columns are written, by name: a form of `strptime`, or `DECIMAL_COMMA`."""
+    return {**dates, **dict.fromkeys(decimal_commas, DECIMAL_COMMA)}
 
 
 def csv_rows(text: str, delimiter: str) -> Iterator[list[str]]:

@@ -38,16 +38,19 @@ _REPEATS = 4
 """Rows for each different value from which on a dictionary pays."""
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """The errors of pyarrow on a Parquet file that is damaged, or is none."""
-_WHOLE_OR_COMMA = r"^\s*[-+]?[0-9]+(,[0-9]+)?\s*$"
+_COMMA_NUMBER = r"^\s*(?:[-+]?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+)(?:,[0-9]+)?)?\s*$"
+_COMMA = r",[0-9]+\s*$"
+_COMMA_OF_NO_THOUSANDS = r"(?:^\s*[-+]?0|\.[0-9]{3}|[0-9]{4}),[0-9]+\s*$|,(?:[0-9]{1,2}|[0-9]{4,})\s*$"
 _ROW = re.compile(r"Row #(\d+)")
 _READABLE = f"{READABLE}, or an .rda or .rds file"
 
 
 class CsvRules(NamedTuple):
-    """What the spec says of a CSV: its column of ids, and the columns in which NA is a text."""
+    """What the spec says of a CSV: its column of ids, the columns in which NA is a text, and those read as texts."""
 
     id_column: str | None = None
     na_is_text: Sequence[str] = ()
+    as_text: Sequence[str] = ()
 
 
 def read_source(
@@ -57,6 +60,7 @@ def read_source(
     *,
     is_text: bool = False,
     na_is_text: Sequence[str] = (),
+    as_text: Sequence[str] = (),
 ) -> pa.Table:
     """Return the raw table of a source.
 
@@ -71,13 +75,14 @@ def read_source(
             not 1.
         is_text: Whether of a folder the texts are read, although it holds tables too.
         na_is_text: Columns of a CSV in which NA, null and their like are texts.
+        as_text: Columns of a CSV whose cells are kept as they are written, but for missing ones.
 
     Raises:
         DataError: Missing, unreadable, not UTF-8, cut short, without rows, or with columns that share a name.
     """
     display_name = display_name or (str(source) if isinstance(source, (str, Path)) else "the source's table")
     if isinstance(source, (str, Path)):
-        table = _read_path(Path(source), display_name, CsvRules(id_column, na_is_text), is_text)
+        table = _read_path(Path(source), display_name, CsvRules(id_column, na_is_text, as_text), is_text)
     elif isinstance(source, pa.Table):
         table = source
     else:
@@ -289,7 +294,7 @@ def _read_csv(path: Path, rules: CsvRules) -> pa.Table:
     refuse_empty(path)
     try:
         delimiter = delimiter_of(path)
-        table = _parsed(path, delimiter, na_is_text=rules.na_is_text)
+        table = _parsed(path, delimiter, na_is_text=rules.na_is_text, as_text=rules.as_text)
         refuse_shared_names(table.column_names, str(path))
         table = with_unsigned(table, lambda names: _parsed(path, delimiter, texts=names))
         table = with_whole_ids(table, rules.id_column, lambda names: _parsed(path, delimiter, texts=names))
@@ -308,7 +313,7 @@ def _read_csv(path: Path, rules: CsvRules) -> pa.Table:
         _refuse_if_not_utf8(path)
     refuse_open_quote(table, path)
     if delimiter != ",":
-        _refuse_decimal_commas(table, path)
+        _refuse_decimal_commas(table.drop_columns([name for name in rules.as_text if name in table.column_names]), path)
     return table
 
 
@@ -318,9 +323,10 @@ def _parsed(
     use_threads: bool = True,
     texts: Sequence[str] = (),
     na_is_text: Sequence[str] = (),
+    as_text: Sequence[str] = (),
 ) -> pa.Table:
     """Return the table, or some of its columns as texts; a large one in parts, where large arrays lie in files."""
-    types = dict.fromkeys((*texts, *na_is_text), pa.string())
+    types = dict.fromkeys((*texts, *na_is_text, *as_text), pa.string())
     folder = scratch.place()
     if folder is not None and use_threads and is_large(path):
         options_of = partial(csv_options, delimiter, columns=texts, na_is_text=na_is_text)
@@ -348,15 +354,33 @@ def _row(number: int) -> str:
     return f"row {number} (the first under the header is row 1)" if number else "the header"
 
 
+def decimal_commas(table: pa.Table, delimiter: str) -> list[str]:
+    """Return the columns of texts of a CSV that are numbers with decimal commas, such as `1.234,5`.
+
+    Between commas 1,234 may be a thousand: there a column is one of them only if some number can have no other meaning.
+    Beside such a column, points in another one that can set off thousands do.
+    """
+    columns = {
+        name: column
+        for name, column in zip(table.column_names, table.columns, strict=True)
+        if pa.types.is_string(column.type)
+        and column.null_count < len(column)
+        and pc.all(pc.match_substring_regex(column, _COMMA_NUMBER)).as_py()
+    }
+    certain = _COMMA if delimiter != "," else _COMMA_OF_NO_THOUSANDS
+    names = [name for name, column in columns.items() if pc.any(pc.match_substring_regex(column, certain)).as_py()]
+    thousands = [name for name, column in columns.items() if names and pc.any(pc.match_substring(column, ".")).as_py()]
+    return [name for name in columns if name in {*names, *thousands}]
+
+
 def _refuse_decimal_commas(table: pa.Table, path: Path) -> None:
-    for name, column in zip(table.column_names, table.columns, strict=True):
-        if pa.types.is_string(column.type) and pc.all(pc.match_substring_regex(column, _WHOLE_OR_COMMA)).as_py():
-            commas = column.filter(pc.match_substring(column, ","))
-            if len(commas):
-                raise DataError(
-                    f"{path}: column {name!r} has decimal commas, such as {commas[0].as_py()!r}: write points, or read "
-                    "the file by a source of your own, with pandas.read_csv(..., decimal=',')"
-                )
+    names = decimal_commas(table, ";")
+    if names:
+        example = next(text for text in table.column(names[0]).drop_null().to_pylist() if "," in text)
+        raise DataError(
+            f"{path}: column {names[0]!r} has decimal commas, such as {example!r}: say `decimal_commas: "
+            f"[{', '.join(names)}]` below data in the spec, or write points"
+        )
 
 
 def _refuse_if_not_utf8(path: Path) -> None:

@@ -18,8 +18,9 @@ import pyarrow.parquet as pq
 from models.errors import DataError
 from models.sources.delimiter import PARQUET, SUFFIXES
 from models.sources.folders import data_files, partition_of, partition_types, with_partitions
-from models.sources.packed import is_packed, open_unpacked, split_part, suffix_of
-from models.sources.read import UNREADABLE, first_line, read_source, with_plain_types
+from models.sources.header import header_of
+from models.sources.packed import delimiter_of, is_packed, open_unpacked, split_part, suffix_of
+from models.sources.read import UNREADABLE, decimal_commas, first_line, read_source, with_plain_types
 from models.sources.row_batches import concatenated
 from models.sources.whole_numbers import are_codes
 
@@ -35,6 +36,21 @@ _SEED = 7
 _LINES = (*SUFFIXES, ".jsonl", ".ndjson")
 
 
+class Written(NamedTuple):
+    """Columns of a CSV that look like other numbers than they are; a sample has them as texts.
+
+    Attributes:
+        codes: Digits of one length that begin with a zero in some rows, such as 05123.
+        commas: Numbers with decimal commas.
+    """
+
+    codes: Sequence[str] = ()
+    commas: Sequence[str] = ()
+
+
+_PLAIN = Written()
+
+
 class TableSample(NamedTuple):
     """Rows of a table.
 
@@ -42,13 +58,13 @@ class TableSample(NamedTuple):
         table: The rows, in their order.
         num_rows: Of the whole table; of a text file an estimate, and None if it is compressed.
         num_first: How many of the rows are the first of the table, without a gap.
-        codes: Columns of a CSV whose digits are of one length and begin with a zero in some rows, such as 05123: texts.
+        written: What its cells of a CSV say.
     """
 
     table: pa.Table
     num_rows: int | None
     num_first: int
-    codes: tuple[str, ...] = ()
+    written: Written = _PLAIN
 
     @property
     def is_whole(self) -> bool:
@@ -56,9 +72,9 @@ class TableSample(NamedTuple):
         return self.num_first == self.num_rows
 
 
-def whole(table: pa.Table, codes: tuple[str, ...] = ()) -> TableSample:
+def whole(table: pa.Table, written: Written = _PLAIN) -> TableSample:
     """Return a table as its own sample."""
-    return TableSample(table, table.num_rows, table.num_rows, codes)
+    return TableSample(table, table.num_rows, table.num_rows, written)
 
 
 def sample_of(path: Path) -> TableSample:
@@ -76,47 +92,47 @@ def sample_of(path: Path) -> TableSample:
         parts = _of_files(path, files, max(1, CELLS // sizes[0].num_columns))
         return TableSample(concatenated(parts), num_rows, parts[0].num_rows)
     num_bytes = sum(split_part(file).file.stat().st_size for file in files)
-    codes = _codes(files[0]) if suffix_of(files[0]) in SUFFIXES else ()
+    written = _written(files[0]) if suffix_of(files[0]) in SUFFIXES else _PLAIN
     if suffix_of(files[0]) not in _LINES or num_bytes * (8 if is_packed(files[0]) else 1) <= HEAD_BYTES:
-        return whole(read_source(path, na_is_text=codes), codes)
-    return _of_text(path, files, num_bytes, codes)
+        return whole(read_source(path, na_is_text=written.codes, as_text=written.commas), written)
+    return _of_text(path, files, num_bytes, written)
 
 
-def _codes(path: Path) -> tuple[str, ...]:
-    """Return the columns of digits in the first rows of a CSV that are codes and no numbers."""
+def _written(path: Path) -> Written:
+    """Return which columns look like other numbers than they are in the first rows of a CSV."""
     with open_unpacked(path) as file:
         head = file.read(CHUNK_BYTES)
         is_whole = not file.read(1)
     with contextlib.suppress(DataError):  # whoever reads the whole file says what is wrong
         head = head if is_whole else _whole_lines(head, path)
-        whole_numbers = [field.name for field in _parsed(path, head).schema if pa.types.is_integer(field.type)]
-        texts = _parsed(path, head, whole_numbers).select(whole_numbers)
-        return tuple(name for name, column in zip(whole_numbers, texts.columns, strict=True) if are_codes(column))
-    return ()
+        texts = _parsed(path, head, Written(commas=header_of(path) or ()))
+        codes = [name for name, column in zip(texts.column_names, texts.columns, strict=True) if are_codes(column)]
+        return Written(codes, decimal_commas(texts, delimiter_of(path)))
+    return _PLAIN
 
 
-def _of_text(path: Path, files: Sequence[Path], num_bytes: int, codes: tuple[str, ...]) -> TableSample:
+def _of_text(path: Path, files: Sequence[Path], num_bytes: int, written: Written) -> TableSample:
     """Return a sample of text files: the beginnings of some, and lines from all over them."""
     chosen = _chosen(files)
     share = HEAD_BYTES // len(chosen)
-    parts = [(file, *_of_lines(file, share, codes)) for file in chosen]
+    parts = [(file, *_of_lines(file, share, written)) for file in chosen]
     _, first, bytes_of_row, _ = parts[0]
     tables = [table for _, head, _, rest in parts for table in (head, rest) if table is not None]
     places = [file for file, _, _, rest in parts for _ in range(1 if rest is None else 2)]
     folder = path if path.is_dir() else None
     num_rows = None if is_packed(files[0]) else max(first.num_rows + 1, round(num_bytes / bytes_of_row))
-    return TableSample(concatenated(_with_partitions(folder, files, places, tables)), num_rows, first.num_rows, codes)
+    return TableSample(concatenated(_with_partitions(folder, files, places, tables)), num_rows, first.num_rows, written)
 
 
-def _of_lines(path: Path, share: int, codes: Sequence[str]) -> tuple[pa.Table, float, pa.Table | None]:
+def _of_lines(path: Path, share: int, written: Written) -> tuple[pa.Table, float, pa.Table | None]:
     """Return the first rows of a text file, the bytes of one, and rows from all over the rest if there is one."""
     with open_unpacked(path) as file:
         head = file.read(share)
         if not file.read(1):
-            rows = _parsed(path, head, codes)
+            rows = _parsed(path, head, written)
             return rows, len(head) / rows.num_rows, None
         head = _whole_lines(head, path)
-        rows = _parsed(path, head, codes)
+        rows = _parsed(path, head, written)
         if is_packed(path):
             return rows, len(head) / rows.num_rows, None
         stride = (path.stat().st_size - len(head)) // CHUNKS
@@ -129,7 +145,7 @@ def _of_lines(path: Path, share: int, codes: Sequence[str]) -> tuple[pa.Table, f
     header = head[: head.find(b"\n") + 1] if suffix_of(path) in SUFFIXES else b""
     rest = None
     with contextlib.suppress(DataError):  # a part began inside a quoted value of several lines
-        rest = _parsed(path, header + b"\n".join(chunks) + b"\n", codes)
+        rest = _parsed(path, header + b"\n".join(chunks) + b"\n", written)
     return rows, len(head) / rows.num_rows, rest
 
 
@@ -150,13 +166,13 @@ def _whole_lines(head: bytes, path: Path) -> bytes:
     return head[: end + 1]
 
 
-def _parsed(path: Path, content: bytes, texts: Sequence[str] = ()) -> pa.Table:
+def _parsed(path: Path, content: bytes, written: Written) -> pa.Table:
     """Return the rows in a part of a file, which the readers of whole files read."""
     with tempfile.TemporaryDirectory() as folder:
         part = Path(folder) / f"part{suffix_of(path)}"
         part.write_bytes(content)
         try:
-            return read_source(part, str(path), na_is_text=texts)
+            return read_source(part, str(path), na_is_text=written.codes, as_text=written.commas)
         except DataError as error:
             raise DataError(str(error).replace(str(part), str(path))) from error
 

@@ -10,8 +10,10 @@ from pathlib import Path
 import pyarrow as pa
 
 from models.data.preparation import PREPARATION_FILE, Preparation
-from models.errors import UsageError
+from models.errors import DataError, UsageError
 from models.feedback.columns import LABEL
+from models.feedback.label_text import forms_of_labels
+from models.inference.forms import with_forms
 from models.project_spec.blocks import Spec
 from models.validation.labels import checked_labels
 from tasks.host.workspace import Project
@@ -44,7 +46,8 @@ def accept(
         without a label.
     """
     state, now = project.state(spec.name), datetime.fromtimestamp(time.time(), UTC)
-    table = checked_labels(rows, id_column, _preparation(project, spec), display_name)
+    preparation = _preparation(project, spec)
+    table = checked_labels(_written(rows, preparation, display_name), id_column, preparation, display_name)
     moments = pa.array([now] * table.num_rows, pa.timestamp("us", tz="UTC"))
     labels = table.append_column("at", moments).append_column("by", pa.array([labeller] * table.num_rows, pa.string()))
     with moving(state, PATIENCE_S):  # no correction may come between reading the known labels and adding new ones
@@ -94,6 +97,14 @@ def forget(project: Project, spec: Spec, ids: Sequence[str], *, labeller: str) -
         share_labels(state, labels)
         add_labels(state, labels)
     return len(unique)
+
+
+def _written(rows: pa.Table, preparation: Preparation, display_name: str) -> pa.Table:
+    """Return the rows with the numbers that texts of labels say."""
+    try:
+        return with_forms(rows, forms_of_labels(preparation))
+    except DataError as error:
+        raise DataError(f"{display_name}, {error}") from error
 
 
 def _preparation(project: Project, spec: Spec) -> Preparation:

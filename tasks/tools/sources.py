@@ -21,7 +21,7 @@ from models.inputs.image.files import with_pixels, with_plain_bytes
 from models.project_spec.blocks import Spec
 from models.project_spec.data import SqlQuery
 from models.sources.address import is_address
-from models.sources.delimiter import PARQUET
+from models.sources.delimiter import PARQUET, forms_by_column
 from models.sources.mapped import mapped_table
 from models.sources.package import PackageSource, parse
 from models.sources.picture_folders import CLASS, IMAGE
@@ -78,6 +78,7 @@ def ingest(spec: Spec, base: Path, cache: Path, note: Callable[[str], None] = la
         UserCodeError: The spec's own source function failed.
     """
     data = spec.data
+    forms = forms_by_column(data.dates, data.decimal_commas)
     copy = functools.partial(fetch, cache=cache, base=base, id_column=data.id)
     source = Source(data.source, base)
     loaded = scheme_of(data.source).read(source, copy)
@@ -88,8 +89,9 @@ def ingest(spec: Spec, base: Path, cache: Path, note: Callable[[str], None] = la
             data.id,
             is_text=data.kind == "text",
             na_is_text=data.na_is_text,
+            as_text=tuple(forms),
         )
-        table = with_forms(table, data.forms)
+        table = with_forms(table, forms)
     except DataError as error:
         if "expected a pandas DataFrame" in str(error):
             raise UserCodeError(f"{error}: end the function with `return frame`") from error

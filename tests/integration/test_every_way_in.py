@@ -179,7 +179,7 @@ def _pandas_type(values: list[Any]) -> str | None:
 def _tensor(name: str, values: list[Any]) -> dict[str, Any]:
     kinds = {type(value) for value in values} - {type(None)}
     dtype = "FP64"
-    if name in TIMES and (None in values or kinds == {str}):
+    if name in (*TIMES, *NUMBERS) and (kinds == {str} or (name in TIMES and None in values)):
         return {"name": name, "datatype": "BYTES", "shape": [len(values)], "data": [_text(value) for value in values]}
     if name in TEXTS and kinds <= {str}:
         return {"name": name, "datatype": "BYTES", "shape": [len(values)], "data": values}
@@ -401,6 +401,34 @@ def _assert_is_time(ways: Ways, dated: Ways, columns: Columns, expected: list[An
     records = _answers(ways, Ways.records, {**columns, "when": expected})
     assert _assert_same(dated, TYPED, columns) == records
     assert (_assert_same(dated, CELLS, cells) == REFUSED) == (records == REFUSED)
+
+
+@pytest.fixture(scope="module")
+def with_commas(tmp_path_factory: pytest.TempPathFactory) -> Ways:
+    return Ways(tmp_path_factory.mktemp("commas"), PREPARATION.model_copy(update={"decimal_commas": ["x"]}))
+
+
+COMMAS: dict[str, Any] = {
+    "": None,
+    "2,5": 2.5,
+    " 1.234,5": 1234.5,
+    "-0,25": -0.25,
+    "1.234": 1234.0,
+    "3": 3,
+    "1.5": "no",
+}
+
+
+@given(st.lists(st.sampled_from([*COMMAS]), min_size=2, max_size=2))
+def test_a_number_with_a_decimal_comma_is_the_number_in_every_way_in(
+    ways: Ways, with_commas: Ways, texts: list[str]
+) -> None:
+    others: Columns = {"n": [1.0] * 2, "word": ["a"] * 2, "month": [3] * 2, "late": [True] * 2, "note": ["a"] * 2}
+    columns: Columns = {"x": texts, **others, "when": ["2024-06-01T12:00"] * 2}
+    cells = {name: [str(value) for value in values] for name, values in columns.items()}
+    expected = _answers(ways, Ways.records, {**columns, "x": [COMMAS[text] for text in texts]})
+    assert _assert_same(with_commas, TYPED, columns) == expected
+    assert (_assert_same(with_commas, CELLS, cells) == REFUSED) == (expected == REFUSED)
 
 
 SEVERAL = {

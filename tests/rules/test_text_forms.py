@@ -55,7 +55,8 @@ def test_a_form_is_told_and_is_no_id(name: str, repeated: int, tmp_path: Path) -
     text = guess_spec(tmp_path / "rows.csv", "a", "y")
     spec = YAML(typ="safe").load(text)
     told = [line for line in text.splitlines() if line.startswith("# Column col is text")]
-    assert [len(told), *spec["data"].get("dates", {})] in ([1], [0, "col"])
+    read = [*spec["data"].get("dates", {}), *spec["data"].get("decimal_commas", ())]
+    assert [len(told), *read] in ([1], [0, "col"])
     assert all("look like numbers, such as" in line or "look like dates, such as" in line for line in told)
     assert "an id" not in text
     assert spec["data"]["features"].get("kinds", {}).get("col") != "text"

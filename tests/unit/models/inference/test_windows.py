@@ -16,6 +16,7 @@ from models.inference.loaded_model import input_schema
 from models.inference.windows import SeriesSchema
 from models.inputs.numeric.record import NumericInput
 from models.project_spec.blocks import Data
+from models.sources.delimiter import DECIMAL_COMMA
 from tests.finished_jobs import series_preparation
 from tests.served_models import preparation_of
 
@@ -42,6 +43,21 @@ def test_windows_come_as_lists_or_tensors() -> None:
     np.testing.assert_array_equal(SCHEMA.from_array([WINDOW]).feed["series"], expected)
     np.testing.assert_array_equal(SCHEMA.from_columns({"series": [WINDOW]}).feed["series"], expected)
     np.testing.assert_array_equal(SCHEMA.from_tensors({"series": expected}).feed["series"], expected)
+
+
+def test_steps_may_be_written_in_the_forms_of_their_columns() -> None:
+    schema = panel()
+    schema.forms = {"when": "%d.%m.%Y", "x": DECIMAL_COMMA}
+    steps = [day(number, 7, 1000.5 + number) for number in (1, 2, 3)]
+    written = [{**step, "when": f"0{number}.01.2024", "x": f"1.00{number},5"} for number, step in enumerate(steps, 1)]
+    expected = panel().from_records(steps).feed["series"]
+    np.testing.assert_array_equal(schema.from_records(written).feed["series"], expected)
+    with pytest.raises(DataError, match=r"row 2, column 'x': got '1.5', expected a number with a decimal comma"):
+        schema.from_records([written[0], {**written[1], "x": "1.5"}, written[2]])
+    with pytest.raises(
+        DataError, match=r"row 1, column 'when': got '2024/01/01', expected a time such as 31\.05\.2024"
+    ):
+        schema.from_records([{**written[0], "when": "2024/01/01"}, *written[1:]])
 
 
 def panel_preparation(**window: object) -> Preparation:

@@ -74,7 +74,7 @@ def test_whole_numbers_are_dates_where_each_is_one_and_a_name_or_their_order_say
     table = pa.table({name: pa.array(values)})
     assert date_forms(table) == ({name: expected} if expected else {})
     if expected:
-        moments = with_dates(table, date_forms(table)).column(name).cast("timestamp[s]").drop_null().to_pylist()
+        moments = with_forms(table, date_forms(table)).column(name).cast("timestamp[s]").drop_null().to_pylist()
         assert [int(moment.strftime(expected)) for moment in moments] == [value for value in values if value]
 
 

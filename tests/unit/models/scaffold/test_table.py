@@ -15,7 +15,9 @@ from models.project_spec.blocks import Spec
 from models.scaffold.expectations import MOST_LINES, yaml_text
 from models.scaffold.table import guess_spec, guess_target
 from models.sources.read import read_source
+from models.training.spec_check import read_checked
 from models.validation.expectations import raw_checks
+from tasks.tools.sources import ingest
 from tests.column_types import typed_columns
 from tests.wide import examples
 
@@ -99,7 +101,7 @@ def test_a_wrong_target_gets_the_nearest_name(path):
         guess_spec(path, "people", target="chrun")
 
 
-def test_a_table_with_dates_is_split_by_time(tmp_path):
+def test_a_table_with_forms_is_split_by_time(tmp_path):
     days = np.datetime64("2024-01-01") + np.arange(60)
     pq.write_table(pa.table({"day": days, "x": np.arange(60.0), "y": ["a", "b"] * 30}), tmp_path / "d.parquet")
     spec = read(guess_spec(tmp_path / "d.parquet", "d"))
@@ -296,6 +298,17 @@ def test_any_table_gets_a_spec_that_it_passes(tmp_path_factory, table):
 def test_many_tables_get_specs_that_they_pass(tmp_path_factory, table):
     refusal = passes_its_own_gate(tmp_path_factory.mktemp("any"), **table)
     assert not refusal or any(words in refusal for words in REFUSALS)
+
+
+def test_decimal_commas_are_numbers_in_the_loop_that_the_spec_describes(tmp_path):
+    rows = "".join(f"{row % 7},{row % 10}5;{1000 + row:,}\n".replace(";1,", ";1.") for row in range(120))
+    (tmp_path / "a.csv").write_text(f"price;people\n{rows}")
+    text = guess_spec(tmp_path / "a.csv", "a", "price")
+    assert YAML(typ="safe").load(text)["data"]["decimal_commas"] == ["price", "people"]
+    (tmp_path / "project.yaml").write_text(text)
+    spec = read_checked(tmp_path / "project.yaml")
+    rows = ingest(spec, tmp_path, tmp_path).slice(8, 1).to_pylist()
+    assert rows == [{"price": 1.85, "people": 1008.0}]
 
 
 def test_codes_stay_texts_in_the_loop_that_the_spec_describes(tmp_path):

@@ -102,6 +102,15 @@ def test_it_is_what_a_file_of_labels_may_say(value, preparation):
     assert over_http == of_file
 
 
+@pytest.mark.parametrize("name", ["label", "y"])
+def test_a_number_may_have_a_decimal_comma_where_the_target_has(name):
+    preparation = NUMBER.model_copy(update={"decimal_commas": ["y"]})
+    sent = checked([{"id": "a", name: "1.234,5"}, {"id": "b", name: 1.5}, {"id": "c", name: ""}], preparation)
+    assert (sent.pairs, sent.empty) == ([("a", "1234.5"), ("b", "1.5")], 1)
+    with pytest.raises(DataError, match=rf"row 2, column '{name}': got '1.5', expected a number with a decimal comma"):
+        checked([{"id": "a", name: "1"}, {"id": "b", name: "1.5"}], preparation)
+
+
 def test_csv():
     assert rows_of_csv(b"\xef\xbb\xbfid,label\na,yes\nb,\n") == [
         {"id": "a", "label": "yes"},
