@@ -33,6 +33,7 @@ data.expectations: 0.15 CPU-s for a million rows each; a failed one runs twice. 
   start.
 data.expectations.on: raw runs if the source changed, prepared if the preparation changed.
 data.dates: Some 6 µs for each different text, when the source is read and when rows come.
+data.decimal_commas: Some 1 µs for each different text, when the source is read and when rows come.
 data.na_is_text: Two passes over each column of texts when a CSV is read.
 data.deduplicate: A pass over all columns at preparation.
 data.newest: Saves the training time of the rows left out.

@@ -40,6 +40,7 @@ data.features.fit: ./features.py:fit
 data.features.transform: ./features.py:transform
 data.expectations: [{expect: column_values_to_not_be_null, arguments: {column: age}}]
 data.dates: {sold: "%d.%m.%Y %H:%M"}
+data.decimal_commas: [price]
 data.na_is_text: [country]
 data.weight: importance
 data.newest: 100000

@@ -13,7 +13,6 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
-from models.data.preparation import Preparation
 from models.data.target_encoding import TargetEncoding
 from models.feedback.columns import LABEL
 from models.kinds.task import PerTask
@@ -35,11 +34,10 @@ TARGET_DTYPES: PerTask[type[np.generic]] = {
 """The type of true values in the form for metrics: classes and labels are whole numbers."""
 
 
-def forms_of_labels(preparation: Preparation) -> dict[str, str]:
-    """Return how the texts of labels are written, by the names under which they come."""
-    names = {name: name for name in preparation.target.columns}
-    names[LABEL] = preparation.target.columns[0]
-    return {name: preparation.forms[target] for name, target in names.items() if target in preparation.forms}
+def forms_of_labels(columns: Sequence[str], forms: Mapping[str, str]) -> dict[str, str]:
+    """Return how texts of labels are written, by the names under which they come: of a target's column, or `label`."""
+    targets = {LABEL: columns[0]} | {name: name for name in columns}
+    return {name: forms[target] for name, target in targets.items() if target in forms}
 
 
 def label_text(values: Mapping[str, float], columns: Sequence[str]) -> str:

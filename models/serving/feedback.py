@@ -64,7 +64,7 @@ def checked(rows: Sequence[Any], preparation: Preparation) -> LabelBatch:
         raise DataError(f"got no labels, expected one or more: an object with {ID!r} and {LABEL!r} each")
     target = preparation.target
     labels: dict[str, tuple[str, int]] = {}
-    empty, forms = 0, forms_of_labels(preparation)
+    empty, forms = 0, forms_of_labels(target.columns, preparation.forms)
     for number, sent in enumerate(rows, 1):
         row = _written(sent, forms, number) if forms and isinstance(sent, Mapping) else sent
         several = len(target.columns) > 1

@@ -28,6 +28,7 @@ from models.sources.formats import FORMATS
 from models.sources.packed import arrow_input, delimiter_of, open_unpacked, split_part, suffix_of
 from models.sources.picture_folders import is_picture, picture_table
 from models.sources.readers.csv_stream import is_large, streamed
+from models.sources.readers.decimal_commas import decimal_commas
 from models.sources.readers.delta import is_delta, read_delta
 from models.sources.text_files import is_text_file, read_text
 from models.sources.whole_numbers import with_unsigned, with_whole_ids
@@ -38,9 +39,6 @@ _REPEATS = 4
 """Rows for each different value from which on a dictionary pays."""
 UNREADABLE = (pa.ArrowException, OSError, UnicodeDecodeError)
 """The errors of pyarrow on a Parquet file that is damaged, or is none."""
-_COMMA_NUMBER = r"^\s*(?:[-+]?(?:[0-9]{1,3}(?:\.[0-9]{3})+|[0-9]+)(?:,[0-9]+)?)?\s*$"
-_COMMA = r",[0-9]+\s*$"
-_COMMA_OF_NO_THOUSANDS = r"(?:^\s*[-+]?0|\.[0-9]{3}|[0-9]{4}),[0-9]+\s*$|,(?:[0-9]{1,2}|[0-9]{4,})\s*$"
 _ROW = re.compile(r"Row #(\d+)")
 _READABLE = f"{READABLE}, or an .rda or .rds file"
 
@@ -313,7 +311,7 @@ def _read_csv(path: Path, rules: CsvRules) -> pa.Table:
         _refuse_if_not_utf8(path)
     refuse_open_quote(table, path)
     if delimiter != ",":
-        _refuse_decimal_commas(table.drop_columns([name for name in rules.as_text if name in table.column_names]), path)
+        _refuse_decimal_commas(table, path, rules.as_text)
     return table
 
 
@@ -354,27 +352,8 @@ def _row(number: int) -> str:
     return f"row {number} (the first under the header is row 1)" if number else "the header"
 
 
-def decimal_commas(table: pa.Table, delimiter: str) -> list[str]:
-    """Return the columns of texts of a CSV that are numbers with decimal commas, such as `1.234,5`.
-
-    Between commas 1,234 may be a thousand: there a column is one of them only if some number can have no other meaning.
-    Beside such a column, points in another one that can set off thousands do.
-    """
-    columns = {
-        name: column
-        for name, column in zip(table.column_names, table.columns, strict=True)
-        if pa.types.is_string(column.type)
-        and column.null_count < len(column)
-        and pc.all(pc.match_substring_regex(column, _COMMA_NUMBER)).as_py()
-    }
-    certain = _COMMA if delimiter != "," else _COMMA_OF_NO_THOUSANDS
-    names = [name for name, column in columns.items() if pc.any(pc.match_substring_regex(column, certain)).as_py()]
-    thousands = [name for name, column in columns.items() if names and pc.any(pc.match_substring(column, ".")).as_py()]
-    return [name for name in columns if name in {*names, *thousands}]
-
-
-def _refuse_decimal_commas(table: pa.Table, path: Path) -> None:
-    names = decimal_commas(table, ";")
+def _refuse_decimal_commas(table: pa.Table, path: Path, as_text: Sequence[str]) -> None:
+    names = decimal_commas(table.select([name for name in table.column_names if name not in as_text]), ";")
     if names:
         example = next(text for text in table.column(names[0]).drop_null().to_pylist() if "," in text)
         raise DataError(

@@ -20,7 +20,8 @@ from models.sources.delimiter import PARQUET, SUFFIXES
 from models.sources.folders import data_files, partition_of, partition_types, with_partitions
 from models.sources.header import header_of
 from models.sources.packed import delimiter_of, is_packed, open_unpacked, split_part, suffix_of
-from models.sources.read import UNREADABLE, decimal_commas, first_line, read_source, with_plain_types
+from models.sources.read import UNREADABLE, first_line, read_source, with_plain_types
+from models.sources.readers.decimal_commas import decimal_commas
 from models.sources.row_batches import concatenated
 from models.sources.whole_numbers import are_codes
 

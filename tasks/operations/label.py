@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -47,7 +47,8 @@ def accept(
     """
     state, now = project.state(spec.name), datetime.fromtimestamp(time.time(), UTC)
     preparation = _preparation(project, spec)
-    table = checked_labels(_written(rows, preparation, display_name), id_column, preparation, display_name)
+    forms = forms_of_labels(preparation.target.columns, preparation.forms)
+    table = checked_labels(_written(rows, forms, display_name), id_column, preparation, display_name)
     moments = pa.array([now] * table.num_rows, pa.timestamp("us", tz="UTC"))
     labels = table.append_column("at", moments).append_column("by", pa.array([labeller] * table.num_rows, pa.string()))
     with moving(state, PATIENCE_S):  # no correction may come between reading the known labels and adding new ones
@@ -99,10 +100,10 @@ def forget(project: Project, spec: Spec, ids: Sequence[str], *, labeller: str) -
     return len(unique)
 
 
-def _written(rows: pa.Table, preparation: Preparation, display_name: str) -> pa.Table:
+def _written(rows: pa.Table, forms: Mapping[str, str], display_name: str) -> pa.Table:
     """Return the rows with the numbers that texts of labels say."""
     try:
-        return with_forms(rows, forms_of_labels(preparation))
+        return with_forms(rows, forms)
     except DataError as error:
         raise DataError(f"{display_name}, {error}") from error
 

@@ -79,9 +79,8 @@ def ingest(spec: Spec, base: Path, cache: Path, note: Callable[[str], None] = la
     """
     data = spec.data
     forms = forms_by_column(data.dates, data.decimal_commas)
-    copy = functools.partial(fetch, cache=cache, base=base, id_column=data.id)
     source = Source(data.source, base)
-    loaded = scheme_of(data.source).read(source, copy)
+    loaded = scheme_of(data.source).read(source, functools.partial(fetch, cache=cache, base=base, id_column=data.id))
     try:
         table = read_source(
             _rows(loaded.rows, cache) if data.image is None else with_plain_bytes(loaded.rows, data.image, base),

@@ -7,7 +7,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from models.errors import DataError
-from models.sources.read import decimal_commas, read_source, read_table, refuse_shared_names, write_table
+from models.sources.read import read_source, read_table, refuse_shared_names, write_table
 
 
 def test_csv_types_come_from_all_rows_and_empty_fields_are_missing(tmp_path):
@@ -36,27 +36,6 @@ def test_decimal_commas_are_told_not_taken_for_categories(tmp_path):
     assert read_source(path, as_text=["x"]).column("x").to_pylist() == ["1,5", "2", None]
     path.write_text(path.read_text().replace("1,5", "1.5"))
     assert read_source(path).column("x").to_pylist() == [1.5, 2.0, None]
-
-
-@pytest.mark.parametrize(
-    ("columns", "delimiter", "names"),
-    [
-        (
-            {"x": ["1,5", None], "y": ["1.087.863", "3"], "z": ["1.5", "2"], "when": ["01.06.2024", "3"]},
-            ";",
-            ["x", "y"],
-        ),
-        ({"y": ["1.087", "94.001"]}, ";", []),
-        ({"x": ["1,234", "5,678"]}, ";", ["x"]),
-        ({"x": ["1,234", "5,678"]}, ",", []),
-        ({"x": ["1,234", "0,678"]}, ",", ["x"]),
-        ({"x": ["1.234,567", "5,678"]}, ",", ["x"]),
-        ({"x": [None, None], "y": ["a", "1,5"]}, ";", []),
-    ],
-)
-def test_decimal_commas_are_told_from_thousands(columns, delimiter, names):
-    table = pa.table({name: pa.array(values, pa.string()) for name, values in columns.items()})
-    assert decimal_commas(table, delimiter) == names
 
 
 @pytest.mark.parametrize("content", [b"no gzip at all", gzip.compress(b"x,y\n" + b"1,2\n" * 5000)[:40]])
