@@ -353,8 +353,7 @@ def _row(number: int) -> str:
 
 
 def _refuse_decimal_commas(table: pa.Table, path: Path, as_text: Sequence[str]) -> None:
-    names = decimal_commas(table.select([name for name in table.column_names if name not in as_text]), ";")
-    if names:
+    if names := decimal_commas(table.select([name for name in table.column_names if name not in as_text]), ";"):
         example = next(text for text in table.column(names[0]).drop_null().to_pylist() if "," in text)
         raise DataError(
             f"{path}: column {names[0]!r} has decimal commas, such as {example!r}: say `decimal_commas: "
