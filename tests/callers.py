@@ -1,4 +1,4 @@
-"""Callers of a live server that never pause, and what they were answered, to the request."""
+"""Callers of a live server that ask again and again, and what they were answered, to the request."""
 
 from __future__ import annotations
 
@@ -26,9 +26,10 @@ class Heard(NamedTuple):
 class Callers:
     """Threads that ask again and again, each on its own connection, while in the block."""
 
-    def __init__(self, server: LiveServer, count: int, path: str = "/invocations") -> None:
+    def __init__(self, server: LiveServer, count: int, path: str = "/invocations", pause_s: float = 0.0) -> None:
         self.each: list[list[Heard]] = [[] for _ in range(count)]
         self._port, self._path, self._stop = server.port, path, threading.Event()
+        self._pause_s = pause_s
         self._threads = [threading.Thread(target=self._call, args=(heard,)) for heard in self.each]
 
     @property
@@ -68,6 +69,7 @@ class Callers:
                 except (OSError, http.client.HTTPException):
                     connection.close()
                 found.append(Heard(began, time.monotonic(), status, version))
+                time.sleep(self._pause_s)
 
     def __enter__(self) -> Callers:
         for thread in self._threads:

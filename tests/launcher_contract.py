@@ -97,6 +97,7 @@ class LauncherContract:
         assert killed
         assert (result.weights_sha256, result.restarts) == (expected, 1)
 
+    @pytest.mark.wide  # of a rank pool: tests/integration/test_rank_pool.py
     def test_a_killed_submitter_is_replaced_by_the_next(self, stage, job, expected):
         first = stage.submitter(job())
         try:

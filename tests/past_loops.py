@@ -15,7 +15,6 @@ from tasks.host import database
 from tasks.host.tables import loops, step_records
 from tasks.host.workspace import Workspace
 from tasks.state import champion_moves, versions
-from tasks.state.step_records import StepRecords
 from tasks.state.versions import StoredVersion
 
 DAY_S = 86400.0
@@ -42,8 +41,7 @@ def add_loop(
         "search": {"study": f"{project}-study{number}"},
         "register": {"version": str(number), "key": f"work{number}"},
     }
-    records = StepRecords(state, workspace.root)
-    before = ""
+    records, before = list[dict[str, Any]](), ""
     for step in STEPS:
         parts = {f"input:{STEPS[STEPS.index(step) - 1]}": before} if before else {}
         before = f"{step}-{number}"
@@ -57,7 +55,7 @@ def add_loop(
             loop_id=loop_id,
             finished=then,
         )
-        records.save(record)
+        records.append({"project": project, "step": step, "key": key, "content": database.plain(record)})
         if folders:
             aged(state / "work" / step / key[:16] / "output.bin", days)
     if folders:
@@ -69,6 +67,7 @@ def add_loop(
         "loopline.dataset": f"prepared{number}.dir",
     }
     with database.writing(workspace.state) as connection:
+        database.upsert(connection, step_records, *records, key_columns=["project", "step", "key"])
         row = {"loop_id": loop_id, "project": project, "saved": number, "state": "finished"}
         folder = str(workspace.root / "projects" / project)
         connection.execute(loops.insert().values(**row, folder=folder, trigger="schedule", began=then, ended=then))

@@ -11,22 +11,14 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
 
+from tests.fault.conftest import SPEC
 from tests.running import PENGUINS
 
-SPEC = """\
-goal: {metric: accuracy, good_enough: 0.5}
-data:
-  source: penguins.csv
-  target: species
-  split: {by: stratified, validation: 0.2, test: 0.25}
-model: {net: mlp, arguments: {layers: 1, hidden: 16}}
-train: {epochs: 4, batch: 16, lr: 0.01}
-"""
 TEXT = PENGUINS.read_text()
 LINES = TEXT.splitlines()
 HEAD = LINES[0].split(",")
-RUN, PLAN = ("run", "good"), ("plan", "good")
-INGEST, PREPARE = ("stage", "ingest", "good"), ("stage", "prepare", "good")
+RUN, PLAN = ("run", "whole"), ("plan", "whole")
+INGEST, PREPARE = ("stage", "ingest", "whole"), ("stage", "prepare", "whole")
 WIDE = (pytest.mark.wide,)
 
 
@@ -42,9 +34,9 @@ class Case:
     code: int = 1
     marks: tuple[pytest.MarkDecorator, ...] = ()
 
-    def spec(self, good: str) -> str:
-        assert self.change[0] in good
-        return good.replace(*self.change, 1)
+    def spec(self) -> str:
+        assert self.change[0] in SPEC
+        return SPEC.replace(*self.change, 1)
 
 
 def csv(name: str, text: str | bytes) -> dict:
@@ -65,8 +57,8 @@ def source(body: str) -> dict:
 
 def own(key: str, reference: str, body: str) -> dict:
     changes = {
-        "make": ("  split:", f"  features: {{make: '{reference}'}}\n  split:"),
-        "net": ("net: mlp, arguments: {layers: 1, hidden: 16}", f"net: '{reference}'"),
+        "make": ("{drop: [year]}", f"{{make: '{reference}'}}"),
+        "net": ("net: mlp, arguments: {layers: 1, dropout: 0.1}", f"net: '{reference}'"),
         "metric": ("metric: accuracy", f"metric: '{reference}', direction: maximize"),
     }
     return {"change": changes[key], "files": {"own.py": body}}
@@ -79,20 +71,20 @@ def _cut_short() -> bytes:
 
 
 USAGE = [
-    Case("unknown key", ("project.yaml:8: train.epoch: unknown key", "'epochs'"), ("epochs: 4", "epoch: 4"), code=2),
-    Case("unknown key in plan", ("train.epoch: unknown key",), ("epochs: 4", "epoch: 4"), command=PLAN, code=2),
-    Case("wrong type", ('project.yaml:8: train.lr: got "fast", expected',), ("lr: 0.01", "lr: fast"), code=2),
-    Case("out of range", ("project.yaml:8: train.batch: got 0",), ("batch: 16", "batch: 0"), code=2),
-    Case("no yaml", ("project.yaml:9: not valid YAML",), ("train:", "train: ["), code=2),
+    Case("unknown key", ("project.yaml:15: train.epoch: unknown key", "'epochs'"), ("epochs: 10", "epoch: 10"), code=2),
+    Case("unknown key in plan", ("train.epoch: unknown key",), ("epochs: 10", "epoch: 10"), command=PLAN, code=2),
+    Case("wrong type", ('project.yaml:15: train.lr: got "fast", expected',), ("lr: 0.01", "lr: fast"), code=2),
+    Case("out of range", ("project.yaml:15: train.batch: got 0",), ("batch: 8", "batch: 0"), code=2),
+    Case("no yaml", ("project.yaml:16: not valid YAML",), ("train:", "train: ["), code=2),
     Case(
         "no yaml for dvc",
-        ("project.yaml:7: DVC, which reads this file too", "put the value in quotes"),
+        ("project.yaml:8: DVC, which reads this file too", "put the value in quotes"),
         ("net: mlp", "net: ./own.py:Net"),
         code=2,
     ),
     Case("wrong override", ('train.lr: got "fast", expected',), command=(*RUN, "-s", "train.lr=fast"), code=2),
     Case("unknown override", ("'train'",), command=(*RUN, "-s", "trian.lr=1"), code=2),
-    Case("unknown project", ("'godo'", "did you mean 'good'?"), command=("run", "godo"), code=2),
+    Case("unknown project", ("'whloe'", "did you mean 'whole'?"), command=("run", "whloe"), code=2),
 ]
 TABLES = [
     Case("missing file", ("no such file", "nosuch.csv", "data.source"), ("penguins.csv", "nosuch.csv"), command=INGEST),
@@ -133,11 +125,16 @@ TABLES = [
     Case(
         "drop absent",
         ("data.features.drop", "'yaer'", "'year'"),
-        ("  split:", "  features: {drop: [yaer]}\n  split:"),
+        ("drop: [year]", "drop: [yaer]"),
         command=PREPARE,
     ),
-    Case("type changed", ("'year' was int64 and is string",), **csv("type.csv", column("year", "old")), command=INGEST),
-    Case("null column", ("'year'", "no value at all"), **csv("null.csv", column("year", None)), marks=WIDE),
+    Case(
+        "type changed",
+        ("'flipper_length_mm' was", "and is string"),
+        **csv("type.csv", column("flipper_length_mm", "old")),
+        command=INGEST,
+    ),
+    Case("null column", ("'sex'", "no value at all"), **csv("null.csv", column("sex", None)), marks=WIDE),
     Case(
         "metric undefined",
         ("mape is undefined on", "have the target 0", "take goal.metric mae"),
@@ -208,7 +205,7 @@ NAMES = [
     Case(
         "name of an output",
         ("column 'label'", "rename it", "features.drop"),
-        **csv("label.csv", TEXT.replace("year", "label", 1)),
+        **csv("label.csv", TEXT.replace("island", "label", 1)),
         command=PREPARE,
         code=2,
         marks=WIDE,
@@ -217,7 +214,7 @@ NAMES = [
 LONG = "a" * 5000
 LONG_NAMES = [
     Case("long name of a project", ("aaa: the name is too long", "shorten it"), command=("plan", LONG)),
-    Case("long name of a file", ("aaa: the name is too long", "shorten it"), command=("predict", "good", LONG)),
+    Case("long name of a file", ("aaa: the name is too long", "shorten it"), command=("predict", "whole", LONG)),
     Case("cluster without a name", ("--cluster: got ''", "expected detect"), command=(*PLAN, "--cluster", ""), code=2),
 ]
 CASES = USAGE + LONG_NAMES + TABLES + CODE + NAMES

@@ -13,6 +13,15 @@ from tests.running import Loopline
 
 __all__ = ["make_whole", "whole"]
 
+SPEC = """\
+goal: {metric: accuracy, good_enough: 0.5}
+data:
+  source: penguins.csv
+  target: species
+  split: {by: stratified, validation: 0.2, test: 0.25}
+model: {net: mlp, arguments: {layers: 1, hidden: 16}}
+train: {epochs: 4, batch: 16, lr: 0.01}
+"""
 MakeHome = Callable[[str], Loopline]
 
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tasks.host.workspace import Workspace
-from tests.e2e.bad_input import SPEC
+from tests.e2e.conftest import SPEC
 from tests.running import Loopline
 from tests.serving import live_server
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.bad_input import SPEC
+from tests.e2e.conftest import SPEC
 from tests.running import Loopline
 
 pytestmark = pytest.mark.e2e

@@ -28,7 +28,7 @@ DATA_STEPS = ("ingest", "validate-raw", "prepare", "validate-prepared", "version
 @pytest.fixture(scope="module")
 def home(tmp_path_factory: pytest.TempPathFactory, empty_prefect: Path):
     """A workspace outside of any git repository, with its own Prefect server; and the penguins as they are shipped."""
-    environ = {"LOOPLINE_SERVER_IDLE_S": "300", PICTURES: "drawn"}
+    environ = {"LOOPLINE_SERVER_IDLE_S": "300"}
     made = Loopline(tmp_path_factory.mktemp("first-day") / "home", environ)
     shutil.copytree(ROOT / "projects" / "penguins", made.home / "projects" / "penguins", ignore=lambda *_: ["data"])
     begin_prefect(made.home, empty_prefect)
@@ -45,7 +45,7 @@ def spec_of(home: Loopline) -> Path:
 
 
 def test_a_first_run_goes_the_whole_way_round(home: Loopline):
-    ended = home("run", "penguins", "-s", "search.trials=2", "-s", "train.epochs=12").ok()
+    ended = home("run", "penguins", "-s", "search.trials=2", "-s", "train.epochs=12", **{PICTURES: "drawn"}).ok()
     for word in ("penguins version 1: promoted", "accuracy", "baseline", "rows", "DVC", "champion", "card", "report"):
         assert word in ended.out
     card = Path(re.search(r"^  card +(\S+)$", ended.out, re.MULTILINE)[1])

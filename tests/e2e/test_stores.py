@@ -11,7 +11,7 @@ import threading
 import pytest
 from mlflow import MlflowClient
 
-from tests.e2e.bad_input import SPEC
+from tests.e2e.conftest import SPEC
 from tests.running import Ended, assert_gone, assert_unlocked, mounted
 from tests.wide import wide
 

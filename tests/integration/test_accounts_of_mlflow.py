@@ -136,6 +136,7 @@ def test_of_two_workspaces_that_claim_a_model_at_once_one_wins(
     assert foreign_owner(loser.state, model) == workspace_id(owners[0].state)
 
 
+@pytest.mark.wide  # the loser of the race above, and without accounts in test_shared_registries.py
 def test_a_workspace_that_claims_late_gives_way_to_the_one_that_moved_the_model(shared: Workspace, model: str) -> None:
     register_served(shared, model, "1")
     open_registry(shared, model).promote("1", None)
@@ -177,6 +178,7 @@ def test_another_workspace_follows_is_refused_before_training_and_is_heard(
     assert (owner.journal()[-1].by, owner.champion().number) == (MLFLOW, "2")  # type: ignore[union-attr]
 
 
+@pytest.mark.wide  # without accounts in test_shared_registries.py
 def test_a_third_workspace_adopts_and_the_former_owner_follows_and_says_so(
     shared: Workspace, make_project: MakeProject, model: str
 ) -> None:

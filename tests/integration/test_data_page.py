@@ -128,7 +128,7 @@ def test_data_is_seen_compared_and_hidden_by_a_browser(place: Workspace, browser
         for address in ("/data", "/data?project=tiny"):
             page.goto(base + address)
             assert page.get_by_role("link", name=NEW[:8]).is_visible()
-            assert serious(page) == []
+        assert serious(page) == []
         page.get_by_role("link", name=NEW[:8]).click()
         assert page.get_by_text("Counted in all 360 prepared rows.").is_visible()
         assert page.get_by_text("360 rows break it.").is_visible()

@@ -11,7 +11,8 @@ import pytest
 
 from models.project_spec.references import OWN_PACKAGES
 
-pytestmark = pytest.mark.integration
+pytestmark = [pytest.mark.integration, pytest.mark.wide]
+"""With every change an installed wheel does so: `tests/e2e/test_installed.py`."""
 
 METRIC = """\
 def error(target, prediction):

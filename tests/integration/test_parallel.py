@@ -38,8 +38,8 @@ PLANS = {
     "fsdp+pp": {"ranks": 4},
 }
 
-LATER = {"ddp+tp": pytest.mark.soak, **dict.fromkeys(("hsdp", "fsdp+tp", "fsdp+pp"), pytest.mark.wide)}
-"""Of the composed plans, each change runs ddp+pp, the cheapest."""
+LATER = {"ddp+tp": pytest.mark.soak, **dict.fromkeys(("pp", "hsdp", "fsdp+tp", "fsdp+pp"), pytest.mark.wide)}
+"""Of the composed plans, each change runs ddp+pp, the cheapest; of the schedules of a pipeline, 1F1B."""
 
 
 def settings(plan):
@@ -87,14 +87,15 @@ def text_alone(tmp_path_factory):
     return run_job(job_maker(tmp_path_factory.mktemp("text"))("text", "language", **TEXT))
 
 
+@pytest.mark.wide  # each plan with a table is above
 @pytest.mark.parametrize(
     "parallel",
     [
-        wide("ddp"),
+        "ddp",
         "fsdp",
         pytest.param("hsdp", marks=pytest.mark.soak),
-        wide("tp"),
-        wide("pp"),
+        "tp",
+        "pp",
     ],
 )
 def test_a_text_is_learnt_alike_under_every_plan(make_job, pool, text_alone, parallel):
@@ -131,7 +132,8 @@ DOUBLE = """
 """
 
 
-@pytest.mark.parametrize("plan", ["fsdp", wide("pp")])
+@pytest.mark.wide  # gradients agree above, where SGD makes weights of them
+@pytest.mark.parametrize("plan", ["fsdp", "pp"])
 def test_in_float64_the_weights_of_adamw_agree_too(make_job, pool, tmp_path, plan):
     """An own net that says how it is split. No clipping: the norm is taken in float32.
 
@@ -167,6 +169,7 @@ def test_a_net_that_says_nothing_of_itself_trains_unchanged(make_job, pool, tmp_
     assert furthest(found, expected) < 2e-7
 
 
+@pytest.mark.wide
 def test_weights_in_channels_last_memory_are_sharded_too(make_job, pool):
     job = make_job("image", "multiclass", arguments={"width": 4, "hidden": 8}, **SGD, ranks=2, parallel="fsdp")
     result, _ = run(job, pool)
@@ -233,7 +236,7 @@ def test_ranks_that_share_a_layer_draw_the_same_masks(make_job, pool, tmp_path):
 @pytest.mark.parametrize(
     ("changes", "tolerance"),
     [
-        ({"precision": "bf16", "parallel": "fsdp"}, 2e-2),
+        wide({"precision": "bf16", "parallel": "fsdp"}, 2e-2),
         wide({"precision": "bf16", "parallel": "pp"}, 2e-2),
         ({"recompute": "selective", "parallel": "pp"}, 1e-6),
         ({"gradient_hook": "fp16"}, 1e-4),

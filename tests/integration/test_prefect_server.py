@@ -22,6 +22,7 @@ from tasks.prefect.flow_runs import ask
 from tasks.prefect.prefect_server import PrefectServer, is_healthy
 from tasks.prefect.worker import pool_of, worker_name
 from tests.running import begin_prefect, eventually
+from tests.wide import wide
 
 IDLE_S = 2
 
@@ -72,12 +73,13 @@ def hears_automations(url: str) -> bool:
     return {services[name]["enabled"] for name in ("foreman", "late_runs", "scheduler", "triggers")} == {True}
 
 
+@pytest.mark.parametrize("is_cold", [False, wide(True)], ids=["forked", "cold"])  # cold, as it is for a user
 def test_it_starts_is_reused_put_right_after_a_kill_and_ends_when_idle(
-    server: PrefectServer, workspace: Workspace, monkeypatch: pytest.MonkeyPatch
+    server: PrefectServer, workspace: Workspace, monkeypatch: pytest.MonkeyPatch, is_cold: bool
 ) -> None:
     monkeypatch.setenv("LOOPLINE_SERVER_IDLE_S", str(IDLE_S))
     with server.lease():
-        with mock.patch.object(prefect_server, "sys", sys):  # cold, as it is for a user
+        with mock.patch.object(prefect_server, "sys", sys if is_cold else prefect_server.sys):
             server.start()
         url = server.wait()
         assert url.startswith("http://127.0.0.1:")

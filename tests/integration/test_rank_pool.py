@@ -56,7 +56,7 @@ def test_threads_share_the_cores():
 
 def test_the_caller_needs_no_torch_its_script_runs_once_and_epochs_arrive_once(tmp_path, make_job):
     """A script without a guard is the main module: its body does not run again in a rank."""
-    job = make_job("table", "binary", arguments={"hidden": 8}, epochs=3, ranks=2)
+    job = make_job("table", "binary", arguments={"hidden": 8}, epochs=3)
     code = """
         print("main")
         import sys, json
@@ -93,6 +93,7 @@ def test_a_batch_that_cannot_fit_is_refused_before_a_rank_starts(pool, make_job,
     assert not job.folder.exists()
 
 
+@pytest.mark.wide  # of a larger net in test_parallel.py
 def test_two_ranks_follow_one_rank(pool, make_job):
     """Dropout and BatchNorm off: the same sums, differently grouped."""
     arguments = {"hidden": 16, "dropout": 0.0, "norm": "layer"}

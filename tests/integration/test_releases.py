@@ -44,6 +44,9 @@ from tests.served_models import write_served
 from tests.serving import LiveServer, crown, live_server, register
 from tests.wide import wide
 
+PAUSE_S = 0.003
+"""Between a caller's requests: still hundreds a second, and cores for the workers that change their version."""
+
 
 def release(workspace: Workspace, name: str = "tiny") -> dict[str, Any]:
     return read_json(workspace.state / "projects" / name / "serving" / "release.json")
@@ -86,7 +89,7 @@ def test_promotions_under_load_drop_and_mix_nothing(workspace: Workspace) -> Non
     crown(workspace, "tiny", "1")
     moves = []
     with live_server(workspace, "tiny", arguments=("--workers", "2")) as server:
-        with Callers(server, 4) as callers:
+        with Callers(server, 4, pause_s=PAUSE_S) as callers:
             for number in ("2", "3", "1", "2"):
                 moves.append((time.monotonic(), number))
                 crown(workspace, "tiny", number)
@@ -120,7 +123,7 @@ def test_a_worker_killed_or_hung_in_a_swap_stops_nothing(workspace: Workspace) -
 
 def test_what_is_damaged_or_does_not_load_is_refused_and_the_old_one_goes_on(workspace: Workspace) -> None:
     enrol(workspace, "1")
-    with live_server(workspace, "tiny") as server, Callers(server, 1) as callers:
+    with live_server(workspace, "tiny") as server, Callers(server, 1, pause_s=PAUSE_S) as callers:
         for number, spoil, said in (
             ("2", "damaged", "model.onnx is changed in the store"),
             ("3", "missing", "preparation.json is missing in the store"),
@@ -264,7 +267,7 @@ def test_a_canary_that_does_not_do_gives_its_share_back_and_the_registry_hears_o
         plan = change(registry, ReleasePlan(canary=Canary(version="2", share=0.5)), "canary", "ada").plan
         with live_server(workspace, "tiny") as server:
             wait_for(server, workspace, canary=plan.model_dump()["canary"])
-            with Callers(server, 1) as callers:
+            with Callers(server, 1, pause_s=PAUSE_S) as callers:
                 wait_for(server, workspace, canary=None)
                 assert "took longer than 1e-06 ms a row" in release(workspace)["returned"]["2"]
                 server.wait_until(lambda: release(workspace)["returned"] == {})

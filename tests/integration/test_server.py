@@ -9,8 +9,6 @@ import os
 import signal
 import socket
 import ssl
-import subprocess
-import sys
 import threading
 import time
 from dataclasses import replace
@@ -25,6 +23,7 @@ from tasks.host import ports
 from tasks.host.http_guard import SERVE_TOKEN, token_of
 from tasks.host.workspace import Workspace
 from tasks.serve.grpc.messages import message
+from tests import warm
 from tests.bench.load import Load, http_request, load
 from tests.certificates import certificate
 from tests.conftest import Serve
@@ -209,6 +208,18 @@ def test_with_certificates_of_clients_no_token_is_asked(tiny: Workspace, serve: 
         call_whole(grpc_port, "ServerLive", message("ServerLiveRequest")(), grpc.ssl_channel_credentials(root))
 
 
+def outcome(workspace: Workspace, *arguments: str) -> tuple[int, str]:
+    """Exit code and output of a server that should not start."""
+    log = workspace.root / "server.log"
+    with log.open("wb") as printing:
+        command = ["-m", "tasks.serve", str(workspace.root), "tiny", *arguments]
+        process = warm.start_python(command, dict(os.environ), ROOT, printing)
+    try:
+        return process.wait(60), log.read_text()
+    finally:
+        process.kill()
+
+
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
@@ -220,11 +231,10 @@ def test_with_certificates_of_clients_no_token_is_asked(tiny: Workspace, serve: 
 def test_half_of_tls_and_a_reach_without_nginx_do_not_start(
     tiny: Workspace, arguments: tuple[str, ...], said: str
 ) -> None:
-    command = [sys.executable, "-m", "tasks.serve", str(tiny.root), "tiny", *arguments]
-    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 2
-    assert said in done.stderr
-    assert "Traceback" not in done.stderr
+    code, printed = outcome(tiny, *arguments)
+    assert code == 2
+    assert said in printed
+    assert "Traceback" not in printed
 
 
 @pytest.mark.parametrize("option", ["--port", "--grpc-port"])
@@ -232,11 +242,10 @@ def test_a_port_that_is_taken_is_told_with_its_holder_and_its_option(tiny: Works
     with socket.create_server(("127.0.0.1", 0)) as holder:
         port = holder.getsockname()[1]
         others = [] if option == "--port" else ["--port", str(ports.any_free([]))]
-        command = [sys.executable, "-m", "tasks.serve", str(tiny.root), "tiny", *others, option, str(port)]
-        done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=False)
-    assert done.returncode == 1
-    assert f"port {port} is taken by " in done.stderr
-    assert f"(pid {os.getpid()}): name another by {option}\n" in done.stderr
+        code, printed = outcome(tiny, *others, option, str(port))
+    assert code == 1
+    assert f"port {port} is taken by " in printed
+    assert f"(pid {os.getpid()}): name another by {option}\n" in printed
 
 
 def test_a_deadline_that_cannot_be_met_is_said(tiny: Workspace, serve: Serve) -> None:

@@ -24,11 +24,13 @@ def test_pypi(tmp_path):
     assert fetch(source, tmp_path).read_text().startswith("species,island")
 
 
+@pytest.mark.wide
 @pytest.mark.skipif(not shutil.which("npm"), reason="npm is not on this machine")
 def test_npm(tmp_path):
     assert '"isarray"' in fetch("npm:isarray@2.0.5!package/package.json", tmp_path).read_text()
 
 
+@pytest.mark.wide
 @pytest.mark.skipif(not shutil.which("apt-get"), reason="apt is not on this machine")
 def test_debian(tmp_path):
     if not knows("hello"):
