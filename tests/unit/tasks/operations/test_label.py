@@ -114,6 +114,19 @@ def test_labels_need_no_vocabulary_of_texts(project):
     assert take(project, ["a"], ["yes"])["taken"] == 1
 
 
+def test_a_number_may_have_a_decimal_comma_where_the_target_has(make_project, tmp_path):
+    project = make_project()
+    write_served(project.prepared, "regression")
+    Preparation.load(project.prepared).model_copy(update={"decimal_commas": ["y"]}).save(project.prepared)
+    (tmp_path / "labels.csv").write_text("id;y\na;1.234,5\nb;\n")
+    spec = read_spec(project.spec_path)
+    assert accept_file(project, spec, tmp_path / "labels.csv", labeller="Ada")["taken"] == 1
+    (table,) = label_store(project.state("tiny")).scan(since=0)
+    assert table.column("label").to_pylist() == ["1234.5"]
+    with pytest.raises(DataError, match=r"labels, row 1, column 'label': got '1.5', expected a number with a decimal"):
+        take(project, ["a"], ["1.5"])
+
+
 def test_a_project_that_was_never_prepared_cannot_say_what_a_label_may_be(make_project):
     project = make_project()
     with pytest.raises(UsageError, match="nothing was prepared yet"):
