@@ -44,3 +44,19 @@ def test_a_small_process_is_spared_the_time(monkeypatch: pytest.MonkeyPatch) -> 
     monkeypatch.setattr(memory, "WORTH_MB", 1 << 20)
     monkeypatch.setattr(gc, "collect", lambda: pytest.fail("it collected garbage"))
     memory.release()
+
+
+def test_pages_of_a_mapped_file_do_not_hide_garbage(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(memory, "WORTH_MB", 0)
+    monkeypatch.setattr(memory, "_least_left", 0)
+    with (tmp_path / "rows").open("wb") as file:
+        file.truncate(3 * memory.GROWN_MB * MB)
+    with pa.memory_map(str(tmp_path / "rows")) as pages:
+        assert bytes(pages.read_buffer()).count(1) == 0  # each page is in memory
+        memory.release()
+    cycle = [bytearray(os.urandom(MB) * (memory.GROWN_MB + 16))]
+    cycle.append(cycle)
+    before = resident()
+    del cycle
+    memory.release()
+    assert before - resident() > memory.GROWN_MB * MB
