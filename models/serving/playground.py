@@ -21,7 +21,7 @@ from models.inference.loaded_model import LoadedModel
 from models.inference.occlusion import OccludedRows, without_patches, without_words
 from models.inference.portable import LABEL, NEXT_CHARACTER, PREDICTION, PROBABILITY
 from models.inference.predict import Feed
-from models.inference.row_values import number_text
+from models.inference.row_values import number_cells, number_text
 from models.inputs.image.pictures import FORMATS, PictureShape, is_file, levels_of
 from models.inputs.record import Form
 from models.kinds.data_kind import PerDataKind
@@ -37,6 +37,7 @@ from models.serving.playground_form import (
     PlaygroundForm,
     PlaygroundRequest,
 )
+from models.sources.delimiter import DECIMAL_COMMA
 
 MOST_LEVELS = 500
 MOST_WARNINGS = 20
@@ -136,7 +137,10 @@ def _rows(model: LoadedModel, request: PlaygroundRequest) -> InputRows:
     if request.picture is not None:
         return _of_picture(schema, model.preparation.required_pixels.image, request.picture)
     cells = {name: [cell] for name, cell in request.cells.items()}
-    return schema.from_columns(columns_of_cells(cells, schema, na_is_text=schema.columns))
+    columns = columns_of_cells(cells, schema, na_is_text=schema.columns)
+    commas = {name for name, form in schema.forms.items() if form == DECIMAL_COMMA}  # pages write 1.5, and take 1,5 too
+    read = {name: number_cells(values) if name in commas else values for name, values in columns.items()}
+    return schema.from_columns(read)
 
 
 def _of_picture(schema: InputSchema, image: Image, encoded: str) -> InputRows:

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import ExifTags, Image
 
+from models.data.preparation import Preparation
 from models.export.bundle import example
 from models.inference.loaded_model import LoadedModel
 from models.inputs.datetime.record import DatetimeInput
@@ -48,6 +49,15 @@ def test_a_typed_row_is_the_row_that_a_server_reads(models: dict[str, LoadedMode
     assert set(why.contributions) == {"x", "c"}
     assert why.base + sum(why.contributions.values()) == pytest.approx(why.value)
     assert why.value == pytest.approx(max(found.chances.values()))
+
+
+@pytest.mark.parametrize("cell", ["0.25", "0,25"])
+def test_a_number_with_a_decimal_comma_may_have_a_point_too_as_pages_write_it(tmp_path: Path, cell: str) -> None:
+    write_served(tmp_path, "binary")
+    Preparation.load(tmp_path).model_copy(update={"decimal_commas": ["x"]}).save(tmp_path)
+    model = LoadedModel("tiny", "1", tmp_path)
+    served = model.records(model.answer(scoring_of_json(b'[{"x": 0.25, "c": "v"}]').rows(model.schema).feed))
+    assert answer(model, PlaygroundRequest(cells={"x": cell, "c": "v"})).records == served
 
 
 @pytest.mark.parametrize(
