@@ -28,6 +28,7 @@ from models.scaffold.roles import BEHAVES, NAMED, Panel, id_reason, is_date, pan
 from models.scaffold.series import SeriesShape, recognise
 from models.scaffold.text_forms import TextForm, is_number_name, is_useless_as_text, text_forms
 from models.sources.delimiter import forms_by_column
+from models.sources.readers.decimal_commas import decimal_commas
 from models.sources.sample import TableSample, sample_of
 from models.sources.source import Named
 from models.validation.alike_classes import alike_classes
@@ -69,7 +70,7 @@ def guess_spec(data: Rows, name: str, target: str | None = None, source: Named |
         UsageError: The target does not exist, or has no values to learn.
     """
     sample, source = data if isinstance(data, TableSample) else sample_of(data), source or str(data)
-    dates, commas = date_forms(sample.table), sample.written.commas
+    dates, commas = date_forms(sample.table), sample.written.commas or decimal_commas(sample.table, ",")
     table = with_forms(sample.table, forms_by_column(dates, commas))
     target = target or guess_target(table)
     targets = _target_names(target, table.column_names)

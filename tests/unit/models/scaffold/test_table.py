@@ -1,3 +1,4 @@
+import json
 from datetime import datetime, timedelta
 
 import numpy as np
@@ -309,6 +310,12 @@ def test_decimal_commas_are_numbers_in_the_loop_that_the_spec_describes(tmp_path
     spec = read_checked(tmp_path / "project.yaml")
     rows = ingest(spec, tmp_path, tmp_path).slice(8, 1).to_pylist()
     assert rows == [{"price": 1.85, "people": 1008.0}]
+
+
+def test_decimal_commas_of_other_formats_are_seen_too(tmp_path):
+    rows = [{"price": f"{row % 7},{row % 10}5", "size": f"{1 + row % 9},000", "y": row % 2} for row in range(120)]
+    (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)))
+    assert YAML(typ="safe").load(guess_spec(tmp_path / "a.jsonl", "a", "y"))["data"]["decimal_commas"] == ["price"]
 
 
 def test_codes_stay_texts_in_the_loop_that_the_spec_describes(tmp_path):
