@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
 from models.distributed.order import seed_of
-from models.errors import TrainingError, UsageError
+from models.errors import UsageError
 from models.inputs.record import DerivedInput
 from models.inputs.records import owners
 from models.inputs.types import collected_later
@@ -28,8 +28,6 @@ from models.training.batches.examples import open_examples
 from models.training.batches.group_order import group_order
 from models.training.boosters import (
     Boosters,
-    Gradients,
-    Parameters,
     gamma_gradients,
     gradients_of_loss,
     num_leaves,
@@ -53,6 +51,9 @@ from models.training.tree_parameters import (
     with_positions,
     without_columns,
 )
+
+if TYPE_CHECKING:
+    from models.training.by_rounds.lightgbm_library import Gradients, Parameters, TrainSet
 
 RENEWED = ("l1", "relative_l1", "pinball")
 """Losses whose leaves LightGBM sets to a quantile after a split, so that it cannot keep them in order."""
@@ -101,7 +102,7 @@ class TreesLearner:
         self._open_train_sets(inputs)
 
     def _open_train_sets(self, inputs: LearnerInputs) -> None:
-        import lightgbm
+        from models.training.by_rounds.lightgbm_library import TrainSet
 
         preparation, train = self._preparation, inputs.train
         targets, order = train.targets(), None
@@ -113,17 +114,16 @@ class TreesLearner:
         numeric, categorical = preparation.num_numeric, len(preparation.cardinalities)
         features = tree_inputs(train, preparation, order and order.positions)
         weighing = LabelSettings(preparation, self._loss, self._job.train.class_weights == "balanced")
-        self._train_sets: list[Any] = []
+        self._train_sets: list[TrainSet] = []
         for label, weight in labels(weighing, targets, train.weights(), features):
-            train_set = lightgbm.Dataset(
+            train_set = TrainSet(
                 features.features,
                 label,
-                weight=weight,
+                weight,
+                self.parameters(0)[0],
+                categorical=range(numeric, numeric + categorical),
                 group=order and order.sizes,
                 reference=self._train_sets[0] if self._train_sets else None,
-                categorical_feature=list(range(numeric, numeric + categorical)),
-                params=self.parameters(0)[0],
-                free_raw_data=False,
             )
             self._train_sets.append(train_set)
 
@@ -186,13 +186,8 @@ class TreesLearner:
 
     def grow(self, first: int, stop: int) -> None:
         """Grow rounds `first` to `stop`."""
-        import lightgbm
-
-        try:
-            for index in range(first, stop):
-                self._grow_round(index)
-        except lightgbm.basic.LightGBMError as error:
-            raise TrainingError(f"trees: LightGBM refuses ({error}): look at model.arguments and the data") from error
+        for index in range(first, stop):
+            self._grow_round(index)
         self._num_rounds = stop
 
     def _grow_round(self, index: int) -> None:
@@ -235,9 +230,9 @@ class TreesLearner:
 
     def environment(self) -> dict[str, Any]:
         """Return LightGBM's version and parameters."""
-        import lightgbm
+        from models.training.by_rounds.lightgbm_library import VERSION
 
-        return {"lightgbm": lightgbm.__version__, "parameters": self.parameters(0)[0]}
+        return {"lightgbm": VERSION, "parameters": self.parameters(0)[0]}
 
 
 def _arguments(model: Model, train: Train, preparation: Preparation, metric: Metric) -> dict[str, Any]:
