@@ -30,7 +30,6 @@ from models.project_spec.blocks import Image, Model, Spec, Train
 from models.project_spec.window import Window
 from models.training.batches.examples import open_examples
 from models.training.boosters import Boosters
-from models.training.by_rounds.lightgbm_library import TrainSet
 from models.training.checkpoints.weights import save_weights
 from models.training.job import TREES_FILE, WEIGHTS_FILE, TrainingJob
 from models.training.tree_inputs import tree_inputs
@@ -228,16 +227,25 @@ def _draw_weights(job: TrainingJob) -> None:
 
 
 def _grow_trees(job: TrainingJob) -> None:
+    import lightgbm
+
     preparation = Preparation.load(job.prepared)
     train, _ = open_examples(job, preparation)
     inputs, targets = tree_inputs(train, preparation), train.targets().numpy()
     num_numeric, categorical = len(preparation.numeric), len(preparation.of(CategoricalInput))
     extra = {"num_class": preparation.num_outputs} if preparation.task == "multiclass" else {}
     settings = {"objective": preparation.task, "num_threads": 1, "verbosity": -1, "min_data_in_leaf": 5, **extra}
-    labels = inputs.label(targets).T if preparation.kind == "series" else [targets]
-    columns = range(num_numeric, num_numeric + categorical)
-    train_sets = [TrainSet(inputs.features, label, None, settings, columns) for label in labels]
-    boosters = Boosters.first_round([settings] * len(labels), train_sets, None, None)
-    for _ in range(9):
-        boosters.update(None)
-    (job.folder / TREES_FILE).write_text(boosters.to_text())
+    boosters = [
+        lightgbm.train(
+            settings,
+            lightgbm.Dataset(
+                inputs.features,
+                np.ascontiguousarray(label),
+                categorical_feature=list(range(num_numeric, num_numeric + categorical)),
+                params={"verbosity": -1},
+            ),
+            10,
+        )
+        for label in (inputs.label(targets).T if preparation.kind == "series" else [targets])
+    ]
+    (job.folder / TREES_FILE).write_text(Boosters(boosters).to_text())

@@ -46,7 +46,7 @@ def trees_part(text: str, preparation: Preparation) -> tuple[GraphBuilder, str]:
     Raises:
         TrainingError: The export does not know the output of this objective or kind of tree.
     """
-    dumps = Boosters.of_text(text).dumps()
+    dumps = [booster.dump_model() for booster in Boosters.of_text(text).boosters]
     factor = _logit_factor(dumps[0])
     builder, features, correction = feature_nodes(preparation)
     attributes = _ensemble(*_targeted(dumps))

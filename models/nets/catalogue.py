@@ -274,7 +274,7 @@ CATALOGUE: dict[str, CatalogueEntry] = {
         outputs="models.training.trees:trees_outputs",
         graphs="models.export.trees:trees_graphs",
         weights="trees.txt",
-        modules=("models.training.by_rounds.lightgbm_library",),
+        modules=("lightgbm",),
         libraries=("lightgbm",),
         no_gpu="trees grow in one process; LightGBM's GPU build is another package",
         memory=FitMemory(number=6.3, category=8, row=74, output=24),

@@ -9,7 +9,7 @@ import json
 import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,9 +21,9 @@ from models.metrics.metrics import METRICS, Array, quantile_of
 from models.training.optimisation.losses import LARGEST_RATIO, Loss, loss_name
 from models.training.tree_parameters import wrong_objective
 
-if TYPE_CHECKING:
-    from models.training.by_rounds.lightgbm_library import Booster, Gradients, Parameters, TrainSet
-
+Parameters = dict[str, Any]
+Gradients = Callable[[NDArray[Any], Any], tuple[NDArray[Any], NDArray[Any]]]
+"""An objective of our own: raw predictions and training set -> gradient and second derivative of each row."""
 GAMMA = "gamma, log scale"
 """The gamma loss on the standardised logarithm, which is not among LightGBM's objectives."""
 _THREADS = re.compile(r"^\[num_threads: \d+\]\n", re.MULTILINE)
@@ -46,46 +46,56 @@ class Boosters:
         boosters: The boosters, in the order of the outputs.
     """
 
-    def __init__(self, boosters: Sequence[Booster]) -> None:
+    def __init__(self, boosters: Sequence[Any]) -> None:
         self._boosters = list(boosters)
 
     @classmethod
     def of_text(cls, text: str) -> Boosters:
         """Return the boosters that wrote a text."""
-        from models.training.by_rounds.lightgbm_library import Booster  # what reads no trees begins without it
+        import lightgbm
 
-        return cls([Booster.of_text(part) for part in booster_texts(text)])
+        return cls([lightgbm.Booster(model_str=part) for part in booster_texts(text)])
 
     @classmethod
     def first_round(
         cls,
         parameters: Sequence[Parameters],
-        train_sets: Sequence[TrainSet],
+        train_sets: Sequence[Any],
         before: Boosters | None,
         gradients: Gradients | None,
     ) -> Boosters:
         """Grow the first round of new boosters, or one more round after `before` with other parameters."""
-        from models.training.by_rounds.lightgbm_library import Booster  # what reads no trees begins without it
+        import lightgbm
 
-        earlier = before._boosters if before else [None] * len(parameters)
-        boosters = cls(
+        objective = {} if gradients is None else {"objective": gradients}
+        earlier = before.boosters if before else [None] * len(parameters)
+        return cls(
             [
-                Booster.begin(parameters_of_model, train_set, model, gradients)
+                lightgbm.train(
+                    {**parameters_of_model, **objective}, train_set, 1, init_model=model, keep_training_booster=True
+                )
                 for parameters_of_model, train_set, model in zip(parameters, train_sets, earlier, strict=True)
             ]
         )
-        boosters.update(gradients)
-        return boosters
+
+    @property
+    def boosters(self) -> list[Any]:
+        """Each booster."""
+        return self._boosters
 
     def update(self, gradients: Gradients | None) -> None:
         """Grow one more round of each."""
         for booster in self._boosters:
-            booster.update(gradients)
+            booster.update(fobj=gradients)
 
     def raw(self, inputs: NDArray[Any], low: int, high: int, threads: int) -> NDArray[np.float64]:
         """Return what the trees of rounds `low` to `high`, or to the last (-1), add to the outputs: (row, output)."""
         num = high if high < 0 else high - low
-        return np.concatenate([booster.raw(inputs, low, num, threads) for booster in self._boosters], axis=1)
+        parts = [
+            booster.predict(inputs, start_iteration=low, num_iteration=num, raw_score=True, num_threads=threads)
+            for booster in self._boosters
+        ]
+        return np.concatenate([np.asarray(part, np.float64).reshape(len(inputs), -1) for part in parts], axis=1)
 
     def train_loss(self, ranks: Array | None = None) -> float:
         """Return the mean training loss of the boosters; of a ranking 1 - NDCG, as that of the validation rows.
@@ -94,17 +104,17 @@ class Boosters:
             ranks: Of a ranking: grade and group of each training row (row, 2).
         """
         if ranks is None:
-            return float(np.mean([booster.train_loss() for booster in self._boosters]))
-        # LightGBM counts a group without relevant rows as 1, and breaks ties.
-        return 1 - METRICS["ndcg"].value(ranks, self._boosters[0].train_outputs())
+            return float(np.mean([booster.eval_train()[0][2] for booster in self._boosters]))
 
-    def dumps(self) -> list[dict[str, Any]]:
-        """Return the trees of each booster as nested dicts."""
-        return [booster.dump() for booster in self._boosters]
+        def loss(scores: Array, train_set: Any) -> tuple[str, float, bool]:
+            del train_set  # LightGBM counts a group without relevant rows as 1, and breaks ties
+            return "loss", 1 - METRICS["ndcg"].value(ranks, scores), False
+
+        return float(self._boosters[0].eval_train(loss)[0][2])
 
     def to_text(self, rounds: int | None = None) -> str:
         """Return the text of the boosters, of their first `rounds` rounds or of all; alike for any threads."""
-        texts = [_THREADS.sub("", booster.to_text(rounds)) for booster in self._boosters]
+        texts = [_THREADS.sub("", booster.model_to_string(num_iteration=rounds)) for booster in self._boosters]
         return str(texts[0]) if len(texts) == 1 else json.dumps(texts)
 
 
@@ -192,22 +202,22 @@ def num_leaves(text: str) -> int:
 
 
 def gradients_of_loss(
-    raw: NDArray[Any], train_set: TrainSet, loss: Loss, kind: torch.dtype
+    raw: NDArray[Any], train_set: Any, loss: Loss, kind: torch.dtype
 ) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return gradient and second derivative of the user's loss; 1 where it has no positive second derivative."""
     output = torch.from_numpy(np.asarray(raw, dtype=np.float32)).reshape(-1, 1).requires_grad_()
-    target = torch.from_numpy(train_set.label).to(kind)
+    target = torch.from_numpy(np.asarray(train_set.get_label())).to(kind)
     (first,) = torch.autograd.grad(loss(output, target), output, create_graph=True)
     second = torch.zeros_like(first)
     if first.requires_grad:
         (second,) = torch.autograd.grad(first.sum(), output)
     second = torch.where(second > 0, second, 1.0)
-    weight = 1.0 if train_set.weight is None else train_set.weight
+    weight = 1.0 if train_set.get_weight() is None else train_set.get_weight()
     return weight * first.detach()[:, 0].numpy(), weight * second[:, 0].numpy()
 
 
-def gamma_gradients(raw: NDArray[Any], train_set: TrainSet, scale: float) -> tuple[NDArray[Any], NDArray[Any]]:
+def gamma_gradients(raw: NDArray[Any], train_set: Any, scale: float) -> tuple[NDArray[Any], NDArray[Any]]:
     """Return gradient and second derivative of the gamma loss of `losses.py` in the standardised logarithm."""
-    ratio = np.exp(np.minimum((train_set.label - raw) * scale, LARGEST_RATIO))
-    weight = 1.0 if train_set.weight is None else train_set.weight
+    ratio = np.exp(np.minimum((train_set.get_label() - raw) * scale, LARGEST_RATIO))
+    weight = 1.0 if train_set.get_weight() is None else train_set.get_weight()
     return weight * scale * (1 - ratio), weight * scale**2 * ratio

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import partial
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from models.data.preparation import Preparation
 from models.distributed.order import seed_of
-from models.errors import UsageError
+from models.errors import TrainingError, UsageError
 from models.inputs.record import DerivedInput
 from models.inputs.records import owners
 from models.inputs.types import collected_later
@@ -28,6 +28,8 @@ from models.training.batches.examples import open_examples
 from models.training.batches.group_order import group_order
 from models.training.boosters import (
     Boosters,
+    Gradients,
+    Parameters,
     gamma_gradients,
     gradients_of_loss,
     num_leaves,
@@ -51,9 +53,6 @@ from models.training.tree_parameters import (
     with_positions,
     without_columns,
 )
-
-if TYPE_CHECKING:
-    from models.training.by_rounds.lightgbm_library import Gradients, Parameters, TrainSet
 
 RENEWED = ("l1", "relative_l1", "pinball")
 """Losses whose leaves LightGBM sets to a quantile after a split, so that it cannot keep them in order."""
@@ -102,7 +101,7 @@ class TreesLearner:
         self._open_train_sets(inputs)
 
     def _open_train_sets(self, inputs: LearnerInputs) -> None:
-        from models.training.by_rounds.lightgbm_library import TrainSet
+        import lightgbm
 
         preparation, train = self._preparation, inputs.train
         targets, order = train.targets(), None
@@ -114,16 +113,17 @@ class TreesLearner:
         numeric, categorical = preparation.num_numeric, len(preparation.cardinalities)
         features = tree_inputs(train, preparation, order and order.positions)
         weighing = LabelSettings(preparation, self._loss, self._job.train.class_weights == "balanced")
-        self._train_sets: list[TrainSet] = []
+        self._train_sets: list[Any] = []
         for label, weight in labels(weighing, targets, train.weights(), features):
-            train_set = TrainSet(
+            train_set = lightgbm.Dataset(
                 features.features,
                 label,
-                weight,
-                self.parameters(0)[0],
-                categorical=range(numeric, numeric + categorical),
+                weight=weight,
                 group=order and order.sizes,
                 reference=self._train_sets[0] if self._train_sets else None,
+                categorical_feature=list(range(numeric, numeric + categorical)),
+                params=self.parameters(0)[0],
+                free_raw_data=False,
             )
             self._train_sets.append(train_set)
 
@@ -186,8 +186,13 @@ class TreesLearner:
 
     def grow(self, first: int, stop: int) -> None:
         """Grow rounds `first` to `stop`."""
-        for index in range(first, stop):
-            self._grow_round(index)
+        import lightgbm
+
+        try:
+            for index in range(first, stop):
+                self._grow_round(index)
+        except lightgbm.basic.LightGBMError as error:
+            raise TrainingError(f"trees: LightGBM refuses ({error}): look at model.arguments and the data") from error
         self._num_rounds = stop
 
     def _grow_round(self, index: int) -> None:
@@ -230,9 +235,9 @@ class TreesLearner:
 
     def environment(self) -> dict[str, Any]:
         """Return LightGBM's version and parameters."""
-        from models.training.by_rounds.lightgbm_library import VERSION
+        import lightgbm
 
-        return {"lightgbm": VERSION, "parameters": self.parameters(0)[0]}
+        return {"lightgbm": lightgbm.__version__, "parameters": self.parameters(0)[0]}
 
 
 def _arguments(model: Model, train: Train, preparation: Preparation, metric: Metric) -> dict[str, Any]:

@@ -1,5 +1,3 @@
-import json
-
 import lightgbm
 import numpy as np
 import pytest
@@ -140,8 +138,10 @@ def test_trees_that_would_be_read_wrongly_are_refused(settings: dict[str, object
 @pytest.mark.parametrize("num_trees", [1, 12])
 def test_several_boosters_have_an_output_each(num_trees: int) -> None:
     columns = rows()
-    boosters = [grown(columns, score(columns) * factor, num_trees, objective="regression") for factor in (1.0, -3.0)]
-    text = json.dumps([booster.model_to_string() for booster in boosters])
+    boosters = Boosters(
+        [grown(columns, score(columns) * factor, num_trees, objective="regression") for factor in (1.0, -3.0)]
+    )
+    text = boosters.to_text()
     stretch, output = trees_part(text, table_preparation())
     feed = {NUMERIC: columns[:, :2].astype(np.float32), CATEGORICAL: columns[:, 2:].astype(np.int64)}
     (scores,) = run_stretch(stretch, feed, [output])

@@ -4,8 +4,7 @@ import lightgbm
 import numpy as np
 import pytest
 
-from models.training.boosters import Boosters, booster_texts, num_leaves
-from models.training.by_rounds.lightgbm_library import TrainSet
+from models.training.boosters import Boosters, num_leaves
 
 QUIET = {"verbosity": -1, "min_data_in_leaf": 5, "num_threads": 1, "deterministic": True, "force_row_wise": True}
 
@@ -15,7 +14,7 @@ def grown() -> tuple[Boosters, np.ndarray]:
     rng = np.random.default_rng(0)
     inputs = rng.normal(size=(200, 3))
     parameters = [{**QUIET, "objective": "regression", "metric": "l2"}] * 2
-    train_sets = [TrainSet(inputs, inputs[:, at], parameters=QUIET) for at in range(2)]
+    train_sets = [lightgbm.Dataset(inputs, inputs[:, at], free_raw_data=False, params=QUIET) for at in range(2)]
     boosters = Boosters.first_round(parameters, train_sets, None, None)
     for _ in range(4):
         boosters.update(None)
@@ -41,5 +40,4 @@ def test_rounds_add_up(grown):
 
 
 def _leaves(boosters):
-    read = [lightgbm.Booster(model_str=text) for text in booster_texts(boosters.to_text())]
-    return sum(tree["num_leaves"] for booster in read for tree in booster.dump_model()["tree_info"])
+    return sum(tree["num_leaves"] for booster in boosters.boosters for tree in booster.dump_model()["tree_info"])

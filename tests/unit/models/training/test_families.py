@@ -168,7 +168,7 @@ def test_what_the_spec_sets_is_no_default() -> None:
 
 
 def test_a_trial_that_names_its_net_does_not_ask_lightgbm_for_its_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would load the library in the loop's own process."""
+    """It takes a second of the loop's own process."""
     monkeypatch.setattr(tree_parameters, "known_parameters", lambda: pytest.fail("LightGBM was imported"))
     drawn = {"model.net": "mlp", "model.hidden": 8}
     assert search_space(spec_of()).settings(drawn).items() >= drawn.items()
