@@ -72,9 +72,16 @@ def _cut_short() -> bytes:
 
 USAGE = [
     Case("unknown key", ("project.yaml:15: train.epoch: unknown key", "'epochs'"), ("epochs: 10", "epoch: 10"), code=2),
-    Case("unknown key in plan", ("train.epoch: unknown key",), ("epochs: 10", "epoch: 10"), command=PLAN, code=2),
+    Case(
+        "unknown key in plan",
+        ("train.epoch: unknown key",),
+        ("epochs: 10", "epoch: 10"),
+        command=PLAN,
+        code=2,
+        marks=WIDE,
+    ),
     Case("wrong type", ('project.yaml:15: train.lr: got "fast", expected',), ("lr: 0.01", "lr: fast"), code=2),
-    Case("out of range", ("project.yaml:15: train.batch: got 0",), ("batch: 8", "batch: 0"), code=2),
+    Case("out of range", ("project.yaml:15: train.batch: got 0",), ("batch: 8", "batch: 0"), code=2, marks=WIDE),
     Case("no yaml", ("project.yaml:16: not valid YAML",), ("train:", "train: ["), code=2),
     Case(
         "no yaml for dvc",
@@ -82,8 +89,10 @@ USAGE = [
         ("net: mlp", "net: ./own.py:Net"),
         code=2,
     ),
-    Case("wrong override", ('train.lr: got "fast", expected',), command=(*RUN, "-s", "train.lr=fast"), code=2),
-    Case("unknown override", ("'train'",), command=(*RUN, "-s", "trian.lr=1"), code=2),
+    Case(
+        "wrong override", ('train.lr: got "fast", expected',), command=(*RUN, "-s", "train.lr=fast"), code=2, marks=WIDE
+    ),
+    Case("unknown override", ("'train'",), command=(*RUN, "-s", "trian.lr=1"), code=2, marks=WIDE),
     Case("unknown project", ("'whloe'", "did you mean 'whole'?"), command=("run", "whloe"), code=2),
 ]
 TABLES = [
@@ -160,9 +169,9 @@ TABLES = [
 ]
 CODE = [
     Case("source raises", ("own.py", "load", "no luck"), **source("def load():\n    raise ValueError('no luck')\n")),
-    Case("source gives a number", ("own.py:load", "got a int"), **source("def load():\n    return 7\n")),
+    Case("source gives a number", ("own.py:load", "got a int"), **source("def load():\n    return 7\n"), marks=WIDE),
     Case("source not there", ("own.py", "'load'"), **source("def lod():\n    return 7\n"), code=2),
-    Case("source no python", ("own.py", "line 1"), **source("def load(:\n")),
+    Case("source no python", ("own.py", "line 1"), **source("def load(:\n"), marks=WIDE),
     Case(
         "features raise",
         ("own.py", "make", "no luck"),
@@ -214,7 +223,18 @@ NAMES = [
 LONG = "a" * 5000
 LONG_NAMES = [
     Case("long name of a project", ("aaa: the name is too long", "shorten it"), command=("plan", LONG)),
-    Case("long name of a file", ("aaa: the name is too long", "shorten it"), command=("predict", "whole", LONG)),
-    Case("cluster without a name", ("--cluster: got ''", "expected detect"), command=(*PLAN, "--cluster", ""), code=2),
+    Case(
+        "long name of a file",
+        ("aaa: the name is too long", "shorten it"),
+        command=("predict", "whole", LONG),
+        marks=WIDE,
+    ),
+    Case(
+        "cluster without a name",
+        ("--cluster: got ''", "expected detect"),
+        command=(*PLAN, "--cluster", ""),
+        code=2,
+        marks=WIDE,
+    ),
 ]
 CASES = USAGE + LONG_NAMES + TABLES + CODE + NAMES

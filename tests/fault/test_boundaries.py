@@ -106,6 +106,7 @@ def cut_the_promotion(home: Loopline) -> None:
     assert home.aliases("killed").keys() <= {"challenger"}, "the alias had not moved when it was cut"
 
 
+@pytest.mark.wide
 def test_sigkill_where_the_last_step_ends(killed: Loopline):
     assert stop_at(killed, "killed", f"{NAMES[-1]:<18} done", signal.SIGKILL) == set(NAMES)
     assert killed.aliases("killed") == {"champion": 1}

@@ -50,18 +50,15 @@ def events(workspace: Workspace) -> list[str]:
 
 
 def test_a_persons_move_in_mlflow_is_heard_once(tracked: Workspace, registry: Registry) -> None:
+    """The model in MLflow says whose it is and which move it has."""
+    tags, newest = registered("tiny").tags, registry.journal()[-1]
+    assert (tags[OWNER], tags[MARK]) == (workspace_id(tracked.state), f"2:{newest.id}")
     client().set_registered_model_alias("tiny", "champion", "3")
     for _ in range(2):
         registry.look()
     assert [(move.by, move.before, move.after) for move in registry.journal()][2:] == [(MLFLOW, "2", "3")]
     assert registered("tiny").aliases["previous"] == "2"
     assert len(events(tracked)) == 3
-
-
-def test_the_model_in_mlflow_says_whose_it_is_and_which_move_it_has(tracked: Workspace, registry: Registry) -> None:
-    tags, newest = registered("tiny").tags, registry.journal()[-1]
-    assert tags[OWNER] == workspace_id(tracked.state)
-    assert tags[MARK] == f"2:{newest.id}"
 
 
 KILLED = """
@@ -161,6 +158,7 @@ def test_a_restored_database_gets_its_rows_back(tracked: Workspace, registry: Re
     assert registry.journal() == moves
 
 
+@pytest.mark.wide  # test_shared_registries.py
 def test_a_model_of_another_workspace_is_refused_and_its_own_hears_the_move(
     tracked: Workspace, registry: Registry
 ) -> None:

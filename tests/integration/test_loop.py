@@ -402,6 +402,7 @@ def test_a_trial_drawn_again_after_a_kill_finds_its_own_checkpoints(
     assert len(set(begun)) == 2
 
 
+@pytest.mark.wide  # of the outbox: test_delivery.py; of the registry: test_registry.py
 def test_a_store_that_is_away_stops_registration_and_loses_nothing(
     project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:

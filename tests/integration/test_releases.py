@@ -176,6 +176,7 @@ def test_of_two_servers_of_a_workspace_one_leads_and_the_other_takes_its_place(w
         assert answering(second) == "3"
 
 
+@pytest.mark.wide  # test_server.py
 def test_a_project_without_a_champion_waits_for_one(workspace: Workspace) -> None:
     with live_server(workspace, "tiny", ready=False) as server:
         assert server.get("/ping").status == 503

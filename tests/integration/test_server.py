@@ -89,6 +89,7 @@ def test_a_server_ends_when_it_has_answered_what_is_under_way(tiny: Workspace, s
     assert server.process.wait(20) == 0
 
 
+@pytest.mark.wide
 def test_load_while_it_ends_meets_no_failed_answer(tiny: Workspace, serve: Serve) -> None:
     server = serve("tiny")
     met: list[Load] = []
@@ -180,6 +181,7 @@ def test_off_loopback_a_token_is_asked_of_all_but_the_probes(tiny: Workspace, se
     assert token_of(tiny, SERVE_TOKEN) not in server.printed
 
 
+@pytest.mark.wide  # with certificates of clients below
 def test_over_tls(tiny: Workspace, serve: Serve, tmp_path: Path) -> None:
     certificate(tmp_path)
     arguments = ("--tls-cert", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem"))

@@ -52,6 +52,8 @@ def moves(registry: Registry) -> list[tuple[str, str, str | None, str | None]]:
 def test_a_workspace_follows_a_model_of_another_one_and_is_refused(owner: Registry, elsewhere: Workspace) -> None:
     follower, whose = open_registry(elsewhere, "tiny"), registered("tiny").tags[OWNER]
     follower.look()
+    projection = projection_of(elsewhere.state, "tiny")
+    assert (projection.number, projection.alias, projection.trouble) == (1, "2", ""), "nothing waits"
     assert champion_of(elsewhere.state, "tiny") is None, "MLflow's alias says which version serves here"
     assert moves(follower) == [("promote", MLFLOW, None, "2")]
     assert foreign_owner(elsewhere.state, "tiny") == whose
@@ -135,6 +137,7 @@ def test_the_first_who_promotes_claims_a_model_that_nobody_moved(tracked: Worksp
         open_registry(tracked, "tiny").promote("1", None)
 
 
+@pytest.mark.wide  # in its own workspace: test_carrier.py
 def test_a_restored_database_reads_newer_moves_back_and_its_epochs_go_on(owner: Registry, elsewhere: Workspace) -> None:
     state = owner.carrier.workspace.state
     (state / "state.db").replace(elsewhere.state / "state.db")
@@ -146,12 +149,6 @@ def test_a_restored_database_reads_newer_moves_back_and_its_epochs_go_on(owner: 
 def test_a_model_that_is_not_there_cannot_be_adopted(tracked: Workspace) -> None:
     with pytest.raises(UsageError, match="MLflow has no such model"):
         open_registry(tracked, "tiny").adopt("why")
-
-
-def test_a_follower_has_nothing_that_waits(owner: Registry, elsewhere: Workspace) -> None:
-    open_registry(elsewhere, "tiny").look()
-    projection = projection_of(elsewhere.state, "tiny")
-    assert (projection.number, projection.alias, projection.trouble) == (1, "2", "")
 
 
 def test_a_loop_of_a_model_that_another_workspace_owns_trains_nothing(

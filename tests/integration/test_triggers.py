@@ -117,19 +117,6 @@ def test_a_storm_of_events_begins_one_run(client: SyncPrefectClient, project: Pr
     assert sorted(run.parameters["trigger"] for run in found) == ["new_data", "person"]
 
 
-def test_events_of_the_time_without_a_server_come_late_and_once(
-    client: SyncPrefectClient, project: Project, automating: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
-    for _ in range(2):
-        assert not send(project.workspace, of_signal(project.folder.name, a_signal()))
-    monkeypatch.setenv("PREFECT_API_URL", automating)
-    assert events.deliver(project.workspace) == 1
-    assert waiting(project.workspace) == 0
-    eventually(lambda: runs(client, project))
-    assert events.deliver(project.workspace) == 0
-
-
 def test_a_signal_whose_event_prefect_lost_is_asked_again(
     client: SyncPrefectClient, project: Project, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -155,16 +142,23 @@ def test_a_run_that_crashed_before_it_began_is_begun_again(client: SyncPrefectCl
     assert (again.id, again.state.name) == (run.id, "AwaitingRetry")
 
 
-def test_a_signal_waits_for_the_deployment_of_its_project(client: SyncPrefectClient, undeployed: Project) -> None:
+def test_a_signal_waits_for_a_server_and_the_deployment_of_its_project_and_begins_one_run(
+    client: SyncPrefectClient, undeployed: Project, automating: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     workspace, name = undeployed.workspace, undeployed.folder.name
-    told = Event(name=events.LOOP_ENDED, project=name, text="a loop ended")
-    assert not send(workspace, of_signal(name, a_signal())), "nothing would hear it"
-    send(workspace, told)
+    monkeypatch.setenv("PREFECT_API_URL", "http://127.0.0.1:9/api")
+    for _ in range(2):
+        assert not send(workspace, of_signal(name, a_signal()))
+    monkeypatch.setenv("PREFECT_API_URL", automating)
+    assert events.deliver(workspace) == 0, "nothing would hear it"
+    send(workspace, Event(name=events.LOOP_ENDED, project=name, text="a loop ended"))
     assert waiting(workspace) == 1, "what begins no run does not wait"
     redeploy(undeployed)
     assert events.deliver(workspace) == 1
     assert waiting(workspace) == 0
     eventually(lambda: runs(client, undeployed))
+    assert events.deliver(workspace) == 0
+    assert len(runs(client, undeployed)) == 1
 
 
 @pytest.mark.parametrize("text", ["0 3 * * MON", *(wide(text) for text in OTHER_SCHEDULES)])
