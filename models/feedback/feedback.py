@@ -21,7 +21,7 @@ from models.errors import DataError
 from models.feedback.columns import INPUT, LABEL, RAW
 from models.feedback.label_text import label_columns
 from models.identity.hashing import missing
-from models.inputs.types import as_text, is_number, is_text
+from models.inputs.types import as_text, is_bytes, is_number, is_text
 from models.project_spec.blocks import Data
 from models.sources.whole_numbers import fits_float64
 
@@ -160,16 +160,12 @@ def _cast(column: pa.ChunkedArray, kind: pa.DataType) -> tuple[pa.ChunkedArray, 
     elif pa.types.is_string(column.type):
         column = pc.if_else(pc.equal(column, ""), None, column)
     good = np.zeros(len(column), dtype=bool)
-    if not (pa.types.is_string(column.type) and _is_binary(kind)):
+    if not (pa.types.is_string(column.type) and is_bytes(kind)):
         with contextlib.suppress(pa.ArrowInvalid, pa.ArrowNotImplementedError):
             return column.cast(kind), good
     cells = [_value(value, kind) for value in column]
     cast = pa.chunked_array([pa.array([value.as_py() if value is not None else None for value in cells], kind)])
     return cast, (cast.is_null().to_numpy() & column.is_valid().to_numpy())
-
-
-def _is_binary(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
 
 
 def _value(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
@@ -182,7 +178,7 @@ def _value(value: pa.Scalar, kind: pa.DataType) -> pa.Scalar | None:
 
 def _parsed(text: str, kind: pa.DataType) -> Any:
     """Parse a text as a type: bytes are in base64, lists and structs in JSON, times of day and durations in ISO."""
-    if _is_binary(kind):
+    if is_bytes(kind):
         return base64.b64decode(text, validate=True)
     if pa.types.is_nested(kind):
         return json.loads(text)

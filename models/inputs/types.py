@@ -108,6 +108,11 @@ def is_number(kind: pa.DataType) -> bool:
     return bool(pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_decimal(kind))
 
 
+def is_bytes(kind: pa.DataType) -> bool:
+    """Return True for bytes, such as those of a picture's file."""
+    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Return True for text, including dictionary-encoded text."""
     if pa.types.is_dictionary(kind):

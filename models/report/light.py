@@ -44,12 +44,8 @@ def workspace_light(projects: list[ProjectFacts], services: dict[str, ServiceSum
             named = f"{', '.join(names[:MOST_NAMES])}{rest}"
             checks.append((colour, f"{named} {verb} a person" + (" now" if colour == "red" else "")))
     if not checks:
-        checks = [
-            (
-                "green",
-                "every project is well" if projects else "there is no project yet",
-            )
-        ]
+        none = "there is no project yet: `loopline new`, or New project on the first page, makes one"
+        checks = [("green", "every project is well" if projects else none)]
     checks.sort(key=lambda check: RANK[check[0]])
     return TrafficLight(colour=checks[0][0], reasons=[reason for _, reason in checks])
 

@@ -2,21 +2,24 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import io
+from collections.abc import Iterator
 from pathlib import Path
 from typing import NamedTuple
 
 import numpy as np
 import pyarrow as pa
 
-from models.inputs.types import as_text, is_text
+from models.inputs.image.pictures import is_file
+from models.inputs.types import as_text, is_bytes, is_text
 from models.scaffold.columns import num_values
 from models.scaffold.expectations import yaml_text, yaml_value
 from models.scaffold.table import positive_lines
 from models.sources.picture_folders import is_picture
 
 MOST_SIDE, STEP = 64, 8
-LOOKED_AT = 200
+LOOKED_AT, LOOKED_AT_FIRST = 200, 20
+"""Pictures whose sizes are read, and values by which a column of pictures is recognised."""
 _MOST_CLASSES = 200
 _SQUARE, _ALIKE, _SHARE_ALIKE = 1.25, 1.5, 0.9
 """Ratios of sides up to which pictures are square, and up to which they are cropped if as many of them are alike."""
@@ -32,11 +35,23 @@ class _Sizes(NamedTuple):
 
 
 def picture_column(table: pa.Table, folder: Path) -> str | None:
-    """Return the column whose texts are paths of pictures, relative to a folder; None if there is none."""
+    """Return the column of pictures: of their files, or of texts that are paths of them; None if there is none.
+
+    Args:
+        table: The rows.
+        folder: The folder to which paths are relative.
+    """
     for name in table.column_names:
         column = table.column(name)
-        paths = as_text(column).drop_null().slice(0, 20).to_pylist() if is_text(column.type) else []
-        if paths and all(is_picture(Path(text)) and (folder / text).is_file() for text in paths):
+        first = column.drop_null().slice(0, LOOKED_AT_FIRST)
+        if is_bytes(column.type):
+            is_of_pictures = all(is_file(content) for content in first.to_pylist())
+        elif is_text(column.type):
+            paths = as_text(first).to_pylist()
+            is_of_pictures = all(is_picture(Path(text)) and (folder / text).is_file() for text in paths)
+        else:
+            continue
+        if len(first) and is_of_pictures:
             return str(name)
     return None
 
@@ -45,14 +60,14 @@ def guess_picture_spec(table: pa.Table, column: str, folder: Path, name: str, ta
     """Return the text of a valid `project.yaml` for pictures, with comments.
 
     Args:
-        table: The rows: paths and the target.
-        column: The column of paths.
-        folder: The folder to which they are relative.
+        table: The rows: pictures and the target.
+        column: The column of pictures.
+        folder: The folder to which paths are relative.
         name: The project's name.
         target: The column to predict.
         source: The value of `data.source`.
     """
-    sizes = _sizes([folder / text for text in table.column(column).drop_null().to_pylist()])
+    sizes = _sizes(table.column(column).drop_null(), folder)
     answers = table.column(target)
     num_classes = num_values(answers)
     is_class = is_text(answers.type) or pa.types.is_boolean(answers.type) or num_classes <= MOST_SIDE
@@ -79,14 +94,15 @@ def guess_picture_spec(table: pa.Table, column: str, folder: Path, name: str, ta
     return "\n".join(lines).rstrip("\n") + "\n"
 
 
-def _sizes(paths: Sequence[Path]) -> _Sizes:
+def _sizes(pictures: pa.ChunkedArray, folder: Path) -> _Sizes:
     from PIL import Image
 
-    picked = np.random.default_rng(_SEED).permutation(len(paths))[:LOOKED_AT]
+    picked = np.random.default_rng(_SEED).permutation(len(pictures))[:LOOKED_AT]
     sizes, modes = [], set()
-    for place in picked.tolist():
+    for value in pictures.take(pa.array(picked)).to_pylist():
         try:
-            with Image.open(paths[place]) as picture:  # reads no more than the head of the file
+            # reads no more than the head of the file
+            with Image.open(io.BytesIO(value) if isinstance(value, bytes) else folder / value) as picture:
                 sizes.append(picture.size)
                 modes.add(picture.mode)
         except OSError:  # the first run names it

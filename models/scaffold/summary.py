@@ -40,6 +40,7 @@ def column_summaries(table: pa.Table, spec_text: str) -> list[ColumnSummary]:
     table = with_forms(table, forms_by_column(data.get("dates") or {}, data.get("decimal_commas") or ()))
     features = data.get("features") or {}
     kinds, dropped = features.get("kinds") or {}, features.get("drop") or []
+    picture = (data.get("image") or {}).get("column")
     targets = data["target"] if isinstance(data.get("target"), list) else [data.get("target")]
     reasons = {name: _comment_on(dropped, place) for place, name in enumerate(dropped)}
     summaries = []
@@ -47,6 +48,8 @@ def column_summaries(table: pa.Table, spec_text: str) -> list[ColumnSummary]:
         column = table.column(name)
         if name in targets:
             taken_for = "the target"
+        elif picture:
+            taken_for = "the picture" if name == picture else "no input: the model sees the picture alone"
         elif name in reasons:
             taken_for = f"left out: {reasons[name]}" if reasons[name] else "left out"
         else:
@@ -65,5 +68,5 @@ def _comment_on(sequence: Any, place: int) -> str:
 
 
 def _as_text(value: Any) -> str:
-    text = "" if value is None else str(value)
+    text = f"{len(value)} bytes" if isinstance(value, bytes) else "" if value is None else str(value)
     return text if len(text) <= MOST_CHARACTERS else f"{text[:MOST_CHARACTERS]}…"

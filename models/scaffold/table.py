@@ -16,7 +16,7 @@ from models.data.target_forms import LARGEST_GRADE
 from models.errors import UsageError
 from models.inference.forms import with_forms
 from models.inputs.rows import kind_of_texts
-from models.inputs.types import as_text, is_text
+from models.inputs.types import as_text, is_bytes, is_text
 from models.kinds.task import PerTask, Task
 from models.project_spec.blocks import Data
 from models.project_spec.data import SqlQuery
@@ -171,8 +171,9 @@ def guess_target(table: pa.Table) -> str:
     for usual in _TARGET_NAMES:
         if usual in lowered:
             return str(lowered[usual])
-    labels = [name for name in table.column_names if not _kind_of(table.column(name))]
-    return str((labels or table.column_names)[-1])
+    names = [name for name in table.column_names if not is_bytes(table.column(name).type)] or table.column_names
+    labels = [name for name in names if not _kind_of(table.column(name))]
+    return str((labels or names)[-1])
 
 
 def _kind_of(column: pa.ChunkedArray) -> str:

@@ -24,7 +24,7 @@ from models.data.target_encoding import TargetEncoding
 from models.data.target_forms import class_indices
 from models.identity.hashing import least
 from models.inputs.record import Form, InputRecord
-from models.inputs.types import as_text, is_number, is_text
+from models.inputs.types import as_text, is_bytes, is_number, is_text
 from models.project_spec.blocks import Data, Image
 from models.project_spec.reserved_columns import (
     FITTED_PREFIX,
@@ -155,7 +155,7 @@ def _rows(raw: Path, prepared: Path, data: Data) -> dict[str, Any]:
     splits, ids = _scanned(prepared, stored, places, is_by_id=data.id is not None)
     if not data.show_rows:
         return {"ids": ids}
-    names = [name for name in schema.names if not _is_bytes(schema.field(name).type)][:MOST_SHOWN_COLUMNS]
+    names = [name for name in schema.names if not is_bytes(schema.field(name).type)][:MOST_SHOWN_COLUMNS]
     return {"ids": ids, "shown_columns": names, "sample": _sample(raw, names, places, splits, data.image)}
 
 
@@ -383,8 +383,4 @@ def _png(content: Any, image: Image) -> str:
 
 def _pictures(path: Path) -> set[str]:
     """Return the columns of bytes of a Parquet file, which are not counted."""
-    return {field.name for field in pq.read_schema(path) if _is_bytes(field.type)}
-
-
-def _is_bytes(kind: pa.DataType) -> bool:
-    return bool(pa.types.is_binary(kind) or pa.types.is_large_binary(kind) or pa.types.is_fixed_size_binary(kind))
+    return {field.name for field in pq.read_schema(path) if is_bytes(field.type)}

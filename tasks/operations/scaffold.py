@@ -11,6 +11,7 @@ from pathlib import Path
 from models.data.header import no_such_column
 from models.errors import UsageError
 from models.files import SPEC_FILE, replacing_folder, write_text
+from models.inputs.types import is_bytes
 from models.project_spec.blocks import NAME_PATTERN
 from models.project_spec.reader import read_spec
 from models.scaffold.net import net_lines, search_lines
@@ -72,7 +73,7 @@ class Origin:
 
     @property
     def pictures(self) -> tuple[str, Path] | None:
-        """The column of paths of pictures, and the folder to which they are relative; None if there is none."""
+        """The column of pictures, and the folder to which paths are relative; None if there is none."""
         if self.sample is None or self.path is None:
             return None
         folder = self.path if self.path.is_dir() else self.path.parent
@@ -200,7 +201,8 @@ def _copied_file(origin: Origin, copied: bool | None) -> Path | None:
         return None
     file = split_part(origin.path).file
     is_small = file.is_file() and file.stat().st_size <= MOST_COPIED_BYTES
-    return file if copied or (is_small and origin.pictures is None) else None
+    names_files = origin.pictures and origin.sample and not is_bytes(origin.sample.table.field(origin.pictures[0]).type)
+    return file if copied or (is_small and not names_files) else None
 
 
 def _name_net(path: Path, net: str) -> None:

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 
 from models.project_spec.blocks import Spec
 from models.scaffold.pictures import guess_picture_spec, picture_column
+from models.scaffold.table import guess_target
 from models.sources.read import read_source
 
 
@@ -55,3 +56,15 @@ def test_a_table_of_paths_is_told_by_the_files_that_it_names(tmp_path: Path) -> 
     data = spec_of(folder, table, "photo", "age").data
     assert data.image is not None
     assert (data.image.column, data.unlabelled) == ("photo", True)
+
+
+def test_a_column_of_files_of_pictures_is_one_of_pictures_and_no_target(tmp_path: Path) -> None:
+    folder = folder_of(tmp_path / "pets", "L", (28, 28))
+    files = [path.read_bytes() for path in sorted(folder.rglob("*.png"))]
+    table = pa.table({"kind": ["cat", "dog"], "photo": files})
+    assert picture_column(table, tmp_path) == "photo"
+    assert picture_column(pa.table({"photo": [b"no picture"]}), tmp_path) is None
+    assert guess_target(table) == "kind"
+    image = spec_of(tmp_path, table, "photo", "kind").data.image
+    assert image is not None
+    assert (image.column, image.height, image.channels) == ("photo", 32, 1)

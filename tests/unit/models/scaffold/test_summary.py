@@ -26,4 +26,11 @@ def test_each_column_has_its_role_and_the_reason() -> None:
         "left": "the target",
     }
     assert columns[1].examples == ["", "1", "2", "3", "4"]
+    pictures = pa.table({"kind": ["cat", "dog"], "age": [1, 2], "photo": [b"ab", b"abc"]})
+    spec = "data: {target: kind, kind: image, image: {column: photo}}\n"
+    assert [(column.taken_for, column.examples) for column in column_summaries(pictures, spec)] == [
+        ("the target", ["cat", "dog"]),
+        ("no input: the model sees the picture alone", ["1", "2"]),
+        ("the picture", ["2 bytes", "3 bytes"]),
+    ]
     assert columns[2].examples[0] == "p" * MOST_CHARACTERS + "…"
