@@ -8,7 +8,7 @@ import json
 import re
 import subprocess
 from collections.abc import Iterable
-from functools import partial
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,7 @@ from tasks.host.workspace import Project
 
 _HASH = re.compile(r"\bmd5: *(\S+)")
 STAGES = {"ingest": "raw", "prepare": "prepared"}
-_locks: ParsedFiles[Any] = ParsedFiles()
+_locks: ParsedFiles[str] = ParsedFiles()
 _configs: ParsedFiles[configparser.ConfigParser] = ParsedFiles()
 """Of a hundred projects of a workspace, which have one of each."""
 
@@ -128,13 +128,24 @@ def _committed(path: Path) -> str:
 
 def hashes(project: Project) -> dict[str, str]:
     """Return DVC's hashes of the project's raw and prepared data from `dvc.lock`; empty if it has none."""
-    from ruamel.yaml import YAML
     from ruamel.yaml.error import YAMLError
 
-    suffix = f"@{project.folder.name}" if project.inside else ""
+    suffix, path = f"@{project.folder.name}" if project.inside else "", lock_file(project)
     try:
-        path = lock_file(project)
-        stages = _locks.of(path, lambda: YAML(typ="safe").load(path.read_text()))["stages"]
-        return {name: str(stages[stage + suffix]["outs"][0]["md5"]) for stage, name in STAGES.items()}
+        text = _locks.of(path, path.read_text)
+        return {name: _first_output(text, stage + suffix) for stage, name in STAGES.items()}
     except (OSError, YAMLError, KeyError, IndexError, TypeError):
         return {}
+
+
+def _first_output(text: str, stage: str) -> str:
+    """Return the hash of a stage's first output; of a workspace's file, as DVC writes it, only its lines are parsed."""
+    lines = re.search(rf"^  {re.escape(stage)}:\n(?:(?:   .*)?\n)*", text, re.MULTILINE)
+    return str(_stages(f"stages:\n{lines[0]}" if lines else text)[stage]["outs"][0]["md5"])
+
+
+@lru_cache(maxsize=1000)
+def _stages(text: str) -> Any:
+    from ruamel.yaml import YAML
+
+    return YAML(typ="safe").load(text)["stages"]
