@@ -305,9 +305,10 @@ def page(note: str, code: Code) -> str:
         folders.setdefault(message.module.rpartition(".")[0], []).append(message)
     for messages in folders.values():
         messages.sort(key=lambda message: (message.module, message.text))  # a function that moves changes no line here
-    for module in code.raising():
+    raising = code.raising()
+    for module in raising:
         folders.setdefault(module.rpartition(".")[0], [])
-    parts += [_section(folder, messages, code.raising()) for folder, messages in sorted(folders.items())]
+    parts += [_section(folder, messages, raising) for folder, messages in sorted(folders.items())]
     return "\n".join([*parts, _known_errors(), "Next: [the files of a workspace](workspace.md)\n"])
 
 

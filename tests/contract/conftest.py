@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import gc
 import subprocess
 from pathlib import Path
 
@@ -26,7 +27,12 @@ def modules() -> list[Path]:
 @pytest.fixture(scope="session")
 def trees(modules: list[Path]) -> dict[Path, ast.Module]:
     """The syntax tree of each of these, parsed once for all tests."""
-    return {path: ast.parse((ROOT / path).read_text()) for path in modules}
+    gc.disable()  # it would walk through a million nodes again and again
+    try:
+        return {path: ast.parse((ROOT / path).read_text()) for path in modules}
+    finally:
+        gc.freeze()
+        gc.enable()
 
 
 @pytest.fixture(scope="session")

@@ -9,6 +9,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.structure.nodes import walk
+
 METHODS = {"put", "put_file", "create", "delete", "vacuum"}
 STORES = {"store", "_store", "self", "table"}
 """What an object store, and a table of delta-rs, are called in `tasks/`."""
@@ -35,9 +37,9 @@ ACTS = {
 
 def acts(tree: ast.Module) -> Iterator[str]:
     """The calls of a store's methods, by the functions in which they are."""
-    for function in ast.walk(tree):
+    for function in walk(tree):
         if isinstance(function, ast.FunctionDef):
-            for call in ast.walk(function):
+            for call in walk(function):
                 if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute)):
                     continue
                 receiver = call.func.value
@@ -52,5 +54,5 @@ def test_every_act_in_a_bytes_store_is_on_the_list(trees: dict[Path, ast.Module]
 
 
 def names_a_store(tree: ast.Module) -> bool:
-    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)}
+    names = {node.id for node in walk(tree) if isinstance(node, ast.Name)}
     return bool(names & {"ObjectStore", "object_store", "StepStore", "Snapshots", "DeltaTable"})

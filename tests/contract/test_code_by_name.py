@@ -20,6 +20,7 @@ from tasks.host.workspace import Project
 from tasks.loop.step_cache import StepCache
 from tasks.operations import backtest_cache
 from tests.conftest import MakeProject
+from tests.structure.nodes import walk
 
 LOOKUPS = {"import_module", "__import__", "resolve", "spec_from_file_location"}
 """The calls that reach code by its name."""
@@ -135,19 +136,19 @@ def is_lookup(node: ast.AST) -> bool:
 def names_in(tree: ast.AST) -> set[str]:
     return {
         node.id if isinstance(node, ast.Name) else node.attr
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.Name | ast.Attribute)
     }
 
 
 def modules_named(tree: ast.AST) -> set[str]:
     """The own modules that strings name, with or without an attribute."""
-    texts = {node.value for node in ast.walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
+    texts = {node.value for node in walk(tree) if isinstance(node, ast.Constant) and isinstance(node.value, str)}
     return {text.partition(":")[0] for text in texts if re.fullmatch(r"(models|tasks)(\.\w+)+(:\w+)?", text)}
 
 
 def test_every_look_up_of_code_by_its_name_says_which_keys_see_it(trees_by_path: dict[str, ast.Module]) -> None:
-    places = {path for path, tree in trees_by_path.items() if any(map(is_lookup, ast.walk(tree)))}
+    places = {path for path, tree in trees_by_path.items() if any(map(is_lookup, walk(tree)))}
     assert places == {*PLACES, *NO_RESULT}, "a new place needs a `Place`, and patterns in `Step.code` (steps.py)"
 
 

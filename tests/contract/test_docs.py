@@ -25,10 +25,9 @@ def public(node: ast.Module | ast.ClassDef, prefix: str = "") -> Iterator[tuple[
                 yield from public(inner, f"{prefix}{inner.name}.")
 
 
-def test_every_module_and_public_name_has_a_docstring(root: Path, modules: list[Path]) -> None:
+def test_every_module_and_public_name_has_a_docstring(trees: dict[Path, ast.Module]) -> None:
     missing = []
-    for path in modules:
-        tree = ast.parse((root / path).read_text())
+    for path, tree in trees.items():
         missing += [] if ast.get_docstring(tree) else [str(path)]
         missing += [f"{path}:{name}" for name, node in public(tree) if not ast.get_docstring(node)]
     assert missing == []

@@ -10,7 +10,7 @@ import sys
 from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
-import pytest
+from tests.structure.nodes import walk
 
 HEAVY = (
     "prefect",
@@ -58,7 +58,7 @@ def test_import_contracts_hold(root: Path) -> None:
 def imported(tree: ast.Module) -> set[str]:
     """Every module that this one may import, also inside functions and for types alone."""
     names = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.module:
@@ -95,15 +95,21 @@ def test_the_command_line_imports_nothing_heavy(root: Path) -> None:
     assert loaded_after("import flows.cli", root) == set()
 
 
-@pytest.mark.parametrize(
-    "arguments", [["--help"], ["run", "--help"], ["status"], ["plan", "tiny"], ["schema"], ["env"]]
-)
-def test_looking_imports_nothing_heavy(root: Path, tmp_path: Path, arguments: list[str]) -> None:
+LOOKS = [["--help"], ["run", "--help"], ["status"], ["plan", "tiny"], ["schema"], ["env"]]
+
+
+def test_looking_imports_nothing_heavy(root: Path, tmp_path: Path) -> None:
+    """One after the other in a process: the assertion names the first that imports something."""
     project = tmp_path / "projects" / "tiny"
     project.mkdir(parents=True)
     (project / "project.yaml").write_text(SPEC)
     (project / "data.csv").write_text("x,y\n1,a\n")
-    code = f"from flows.cli import loopline\nloopline({arguments!r}, standalone_mode=False)"
+    code = (
+        "import sys\nfrom flows.cli import loopline\n"
+        f"for arguments in {LOOKS!r}:\n"
+        "    loopline(arguments, standalone_mode=False)\n"
+        f"    assert {{*{HEAVY!r}}}.isdisjoint(sys.modules), arguments"
+    )
     assert loaded_after(code, root, LOOPLINE_HOME=str(tmp_path)) == set()
 
 
@@ -129,7 +135,7 @@ def test_a_flow_module_imports_prefect_and_little_else(root: Path) -> None:
 def test_a_loop_imports_no_torch(root: Path) -> None:
     """Only its ranks and other children do: the steps' own imports, also those inside their functions, need none."""
     steps = [ast.parse(path.read_text()) for path in (root / "tasks" / "steps").glob("*.py")]
-    taken = {node.module for step in steps for node in ast.walk(step) if isinstance(node, ast.ImportFrom)}
+    taken = {node.module for step in steps for node in walk(step) if isinstance(node, ast.ImportFrom)}
     ours = sorted(name for name in taken if name and name.split(".")[0] in ("models", "tasks"))
     assert len(ours) > 50
     assert "torch" not in loaded_after("\n".join(f"import {name}" for name in ours), root)

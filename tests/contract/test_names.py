@@ -5,6 +5,8 @@ import re
 from collections import defaultdict
 from pathlib import Path
 
+from tests.structure.nodes import walk
+
 FORBIDDEN = {
     "asked", "asking", "begun", "beside", "board", "book", "bringing", "buckets", "courier", "door", "doors",
     "follower", "found", "gang", "given", "kept", "lookout", "nursery", "passage", "pulse", "refusals",
@@ -33,7 +35,7 @@ PRIVATE_WORDS = {
 def identifiers(tree: ast.AST) -> set[str]:
     """Every name that code binds or reads: variables, arguments, attributes, functions."""
     names = set()
-    for node in ast.walk(tree):
+    for node in walk(tree):
         match node:
             case ast.Name(id=name) | ast.arg(arg=name) | ast.Attribute(attr=name) | ast.keyword(arg=str(name)):
                 names.add(name)
@@ -63,7 +65,7 @@ def test_names_of_ours_in_strings_exist(root: Path, trees: dict[Path, ast.Module
     paths = re.compile(r"(?<![\w/])(?:models|tasks|flows|infra|docs)(?:/[\w.-]+)+\.(?:py|json|md|yaml)\b")
     missing = []
     for path, tree in trees.items():
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 names = [*dotted.findall(node.value)]
                 missing += [f"{path}: {name}" for name in names if not is_there(root, name)]

@@ -18,6 +18,7 @@ from infra.documentation.spec_costs import COSTS, NOTHING, costs
 from infra.documentation.spec_examples import OWN, examples, keys_of
 from infra.documentation.walks import WALKS, Call, Walk, calls, drawing
 from tests.loaded import load
+from tests.structure.nodes import walk
 
 SCRIPT = Path(__file__).parents[2] / "infra" / "documentation" / "write_reference.py"
 PAGES = (
@@ -71,12 +72,12 @@ def test_no_page_and_no_file_of_a_team_imports_a_package_of_ours(root: Path) -> 
 
 def test_the_notebook_starts_no_process_and_uses_public_names_alone() -> None:
     tree = ast.parse("\n".join(source for kind, source in cells(PAGE.read_text()) if kind == "code"))
-    imports = [node for node in ast.walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
+    imports = [node for node in walk(tree) if isinstance(node, ast.Import | ast.ImportFrom)]
     assert {"loopline", "client", "pandas", "sys"} == {
         node.module if isinstance(node, ast.ImportFrom) else alias.name for node in imports for alias in node.names
     }
     results = {"loopline": loopline, "result": loopline.Result, "again": loopline.Result, "model": loopline.Model}
-    reads = [node for node in ast.walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
+    reads = [node for node in walk(tree) if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name)]
     used = {(node.value.id, node.attr) for node in reads if isinstance(node.value, ast.Name)}
     assert {("loopline", "run"), ("loopline", "load"), ("model", "predict"), ("model", "serve")} <= used
     for holder, name in used:
@@ -151,9 +152,14 @@ def test_the_walk_of_a_run_has_every_step(root: Path) -> None:
     assert steps <= set(WALKS[0].files)
 
 
-def test_every_module_that_raises_has_its_place_on_the_page_of_errors(root: Path) -> None:
+@pytest.fixture(scope="module")
+def errors(root: Path) -> Code:
+    return Code.read(root)
+
+
+def test_every_module_that_raises_has_its_place_on_the_page_of_errors(root: Path, errors: Code) -> None:
     """The command line ends an error with that address."""
-    raising = Code.read(root).raising()
+    raising = errors.raising()
     page = (root / "docs" / "reference" / "errors.md").read_text()
     assert len(raising) > 100
     assert sorted(module for module in raising if f'<a id="{module}"></a>' not in page) == []
@@ -175,10 +181,9 @@ def test_a_message_is_divided_into_cause_and_cure(text: str, cause: str, cure: s
     assert Message("models.data.split", "DataError", text).cause_and_cure == (cause, cure)
 
 
-def test_every_message_has_a_cure_or_is_handled(root: Path) -> None:
+def test_every_message_has_a_cure_or_is_handled(errors: Code) -> None:
     """73 messages said `the end of the message says it`, or what any error of their kind needs."""
-    code = Code.read(root)
-    messages = list(code.messages())
+    messages = list(errors.messages())
     assert len(messages) > 500
     assert [f"{one.module}: {one.text}" for one in messages if not one.cure] == []
     places = {one.kind.strip("_") for one in messages} | {one.module.rpartition(".")[0] for one in messages}

@@ -12,6 +12,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.structure.nodes import walk
+
 OWN_HANDLERS = {"SIG_IGN", "SIG_DFL", "default_int_handler", "unraisablehook"}
 """Of the interpreter; its hook for dropped exceptions is called outside of handlers."""
 LOCK_FREE = {
@@ -28,17 +30,17 @@ class Module:
     """A module's functions by name, and what its names were assigned."""
 
     def __init__(self, tree: ast.Module) -> None:
-        self.calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
-        self.functions = {node.name: node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)}
-        self.parameters = {one.arg for node in ast.walk(tree) if isinstance(node, ast.arguments) for one in _all(node)}
+        self.calls = [node for node in walk(tree) if isinstance(node, ast.Call)]
+        self.functions = {node.name: node for node in walk(tree) if isinstance(node, ast.FunctionDef)}
+        self.parameters = {one.arg for node in walk(tree) if isinstance(node, ast.arguments) for one in _all(node)}
         self.assigned: dict[str, list[ast.expr]] = {}
         self.imported = {
             one.asname or one.name: f"{(node.module or '').replace('.', '/')}.py"
-            for node in ast.walk(tree)
+            for node in walk(tree)
             if isinstance(node, ast.ImportFrom)
             for one in node.names
         }
-        for node in ast.walk(tree):
+        for node in walk(tree):
             for target, value in _assignments(node):
                 self.assigned.setdefault(target, []).append(value)
 
@@ -107,7 +109,7 @@ class Code:
     def _wrong_calls(self, module: Module, function: Function, seen: set[str]) -> list[str]:
         found = []
         body = function.body if isinstance(function.body, list) else [function.body]
-        for node in [node for part in body for node in ast.walk(part)]:
+        for node in [node for part in body for node in walk(part)]:
             if isinstance(node, ast.With):
                 found.append(ast.unparse(node.items[0]))
             if not isinstance(node, ast.Call) or ast.unparse(node.func) in LOCK_FREE:

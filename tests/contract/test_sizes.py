@@ -4,6 +4,8 @@ import ast
 from collections import Counter
 from pathlib import Path
 
+from tests.structure.nodes import listed, walk
+
 MOST_FILE_LINES = 450
 MOST_FUNCTION_LINES = 50
 MOST_FLOW_LINES = 35
@@ -23,11 +25,11 @@ def lines_of(node: ast.FunctionDef | ast.AsyncFunctionDef) -> int:
     return node.end_lineno - node.lineno + 1
 
 
-def too_long(root: Path, path: Path) -> dict[str, int]:
+def too_long(root: Path, path: Path, tree: ast.Module | None) -> dict[str, int]:
     """What of a file is over its ceiling, and how long it is."""
     text = (root / path).read_text()
     found = {str(path): len(text.splitlines())} if len(text.splitlines()) > MOST_FILE_LINES else {}
-    for node in ast.walk(ast.parse(text)):
+    for node in walk(tree) if tree else listed(ast.parse(text)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             ceiling = MOST_FLOW_LINES if is_flow(node) else MOST_FUNCTION_LINES
             if lines_of(node) > ceiling:
@@ -35,11 +37,11 @@ def too_long(root: Path, path: Path) -> dict[str, int]:
     return found
 
 
-def test_files_functions_and_flows_stay_under_their_ceilings(root: Path, modules: list[Path]) -> None:
+def test_files_functions_and_flows_stay_under_their_ceilings(root: Path, trees: dict[Path, ast.Module]) -> None:
     others = [
         path.relative_to(root) for folder in ("tests", "infra", "projects") for path in (root / folder).rglob("*.py")
     ]
-    found = {name: lines for path in [*modules, *others] for name, lines in too_long(root, path).items()}
+    found = {name: lines for path in [*trees, *others] for name, lines in too_long(root, path, trees.get(path)).items()}
     assert {name: lines for name, lines in found.items() if name not in EXCEPTIONS} == {}
     assert set(EXCEPTIONS) - set(found) == set(), "no exception any more: take it off the list"
 

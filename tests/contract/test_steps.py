@@ -11,6 +11,7 @@ import pytest
 
 from models.pipeline.keys import code_parts
 from models.pipeline.steps import BY_NAME, STEPS, Step
+from tests.structure.nodes import walk
 
 UNDECLARED = re.compile(r"\bloop\.(done|ran|step_cache|place|refresh)\b|\bproject\.(raw|prepared)\b")
 """Ways to what other steps left that do not go by the declared inputs."""
@@ -55,7 +56,7 @@ class Code:
             if place in seen or node is None:
                 continue
             seen[place] = ast.unparse(node)
-            names = {inner.id for inner in ast.walk(node) if isinstance(inner, ast.Name)}
+            names = {inner.id for inner in walk(node) if isinstance(inner, ast.Name)}
             todo += [(place[0], other) for other in names] + list(self._imported(place[0], names))
         return "\n".join(seen.values())
 
@@ -70,7 +71,7 @@ class Code:
 
     def _imported(self, module: str, names: set[str]) -> Iterator[tuple[str, str]]:
         """The definitions in the steps' own helpers; the runner's are behind `Inputs`."""
-        for node in ast.walk(self._read(module)):
+        for node in walk(self._read(module)):
             if isinstance(node, ast.ImportFrom) and node.module in ("tasks.loop.jobs", "tasks.loop.origin"):
                 yield from ((node.module, alias.name) for alias in node.names if alias.name in names)
 
@@ -114,7 +115,7 @@ def test_the_flow_takes_the_steps_in_the_order_of_the_table(
     flow: ast.Module, acts: dict[str, tuple[str, str, str]]
 ) -> None:
     (trip,) = (node for node in flow.body if isinstance(node, ast.FunctionDef) and node.name == "round_trip")
-    calls = [node for statement in trip.body for node in ast.walk(statement) if isinstance(node, ast.Call)]
+    calls = [node for statement in trip.body for node in walk(statement) if isinstance(node, ast.Call)]
     assert [acts[ast.unparse(call.func)][0] for call in calls] == [step.name for step in STEPS]
     assert {ast.unparse(argument) for call in calls for argument in call.args} == {"loop"}
 

@@ -6,6 +6,8 @@ import ast
 from collections.abc import Iterator
 from pathlib import Path
 
+from tests.structure.nodes import walk
+
 WRITES = {"database.writing", "writing", "database.updating", "updating"}
 WAITS = {
     *("writing", "updating", "leased", "tried", "held", "confirm", "workspace_id"),  # locks, or a second transaction
@@ -17,7 +19,7 @@ WAITS = {
 
 def bodies(tree: ast.Module) -> Iterator[ast.With]:
     """Blocks whose last context is a transaction that writes."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.With):
             call = node.items[-1].context_expr
             if isinstance(call, ast.Call) and ast.unparse(call.func) in WRITES:
@@ -31,7 +33,7 @@ def test_nothing_waits_within_a_transaction_that_writes(trees: dict[Path, ast.Mo
         f"{path}:{call.lineno}: {ast.unparse(call.func)}"
         for path, block in found
         for statement in block.body
-        for call in ast.walk(statement)
+        for call in walk(statement)
         if isinstance(call, ast.Call) and ast.unparse(call.func).rpartition(".")[2] in WAITS
     ]
     assert waiting == [], "compute first, write after"

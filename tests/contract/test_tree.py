@@ -20,8 +20,8 @@ NAMES = (
 )
 ENDINGS = ("org", "com", "io", "co", "net")
 REGISTRIES = re.compile(
-    rf"[\w.-]*\b({'|'.join(NAMES)})\.({'|'.join(ENDINGS)})\b"
-    r"|\b(download|data)\.pytorch\.org\b|[\w.-]*\b(pypi|npm|nexus|artifactory)\.[\w.-]+\.(internal|local|corp|lan)\b"
+    rf"\b({'|'.join(NAMES)})\.({'|'.join(ENDINGS)})\b"
+    r"|\b(download|data)\.pytorch\.org\b|\b(pypi|npm|nexus|artifactory)\.[\w.-]+\.(internal|local|corp|lan)\b"
     r"|--(extra-)?index-url[ =]\S*://|--find-links[ =]\S*://"
 )
 MACHINE_PATHS = re.compile(r"(?<![\w.$}/-])/(work|root|Users|home)/(?!linuxbrew)[\w.-]+")
@@ -31,23 +31,20 @@ BINARY = {".png", ".parquet", ".gz", ".zip", ".onnx", ".safetensors", ".ico"}
 EXCEPTIONS: dict[str, str] = {}
 
 
-def lines(tracked: list[Path]) -> list[tuple[Path, int, str]]:
-    found = []
-    for path in tracked:
-        if path.suffix not in BINARY:
-            text = path.read_text(encoding="utf-8", errors="replace")
-            found += [(path, number, line) for number, line in enumerate(text.splitlines(), 1)]
-    return found
+@pytest.fixture(scope="module")
+def texts(tracked: list[Path]) -> dict[Path, str]:
+    return {path: path.read_text(encoding="utf-8", errors="replace") for path in tracked if path.suffix not in BINARY}
 
 
 @pytest.mark.parametrize("pattern", [REGISTRIES, MACHINE_PATHS], ids=["registries", "machine paths"])
 def test_nothing_names_a_registrys_address_or_one_machine(
-    root: Path, tracked: list[Path], pattern: re.Pattern[str]
+    root: Path, texts: dict[Path, str], pattern: re.Pattern[str]
 ) -> None:
     hits = [
-        f"{path.relative_to(root)}:{number}: {found.group()}"
-        for path, number, line in lines(tracked)
-        if (found := pattern.search(line)) and str(path.relative_to(root)) not in EXCEPTIONS
+        f"{path.relative_to(root)}:{text.count(chr(10), 0, found.start()) + 1}: {found.group()}"
+        for path, text in texts.items()
+        for found in pattern.finditer(text)
+        if str(path.relative_to(root)) not in EXCEPTIONS
     ]
     assert hits == []
 

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from tests.structure.nodes import walk
 from tests.structure.questions import Place, questions
 from tests.structure.vocabulary import ROOM_OF_COLUMNS, Trees, Vocabulary, vocabulary_of
 
@@ -80,7 +81,7 @@ def add_answers(trees: Trees, words: Vocabulary) -> None:
     answers = [
         (node, is_property(node))
         for tree in trees.values()
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.FunctionDef) and is_answer(node)
     ]
     size = -1
@@ -89,7 +90,7 @@ def add_answers(trees: Trees, words: Vocabulary) -> None:
             if set(questions(node, words).values()) - {"own list"}:
                 (words.properties if as_property else words.functions).add(node.name)
     for tree in trees.values():
-        functions = (node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef))
+        functions = (node for node in walk(tree) if isinstance(node, ast.FunctionDef))
         look_ups = [node for node in functions if is_look_up(node, words)]
         words.properties |= {node.name for node in look_ups if is_property(node)}
         words.look_ups[words.modules[tree]] = {node.name for node in look_ups} - words.functions - words.properties
@@ -114,7 +115,7 @@ def is_look_up(node: ast.FunctionDef, words: Vocabulary) -> bool:
     num_statements = len(node.body) - (ast.get_docstring(node) is not None)
     return num_statements == 1 and any(
         isinstance(part, ast.Attribute) and isinstance(part.value, ast.Subscript) and part.attr in words.flags
-        for part in ast.walk(node.body[-1])
+        for part in walk(node.body[-1])
     )
 
 
@@ -135,7 +136,7 @@ def within_another(places: dict[Place, str]) -> Iterator[ast.AST]:
     """Yield what stands within a branch, e.g. the field that is compared; a list is passed on, and is none."""
     for place, group in places.items():
         if group != "own list":
-            yield from (node for node in ast.walk(place) if node is not place)
+            yield from (node for node in walk(place) if node is not place)
 
 
 def count(found: list[Branch]) -> dict[str, int]:

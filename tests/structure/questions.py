@@ -6,6 +6,7 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
+from tests.structure.nodes import walk
 from tests.structure.vocabulary import (
     OWN_LISTS,
     SHAPES,
@@ -44,7 +45,7 @@ def questions(tree: ast.AST, words: Vocabulary) -> dict[Place, str]:
     scope = Scope(own_names(tree, words, words.tables), own_names(tree, words, words.look_ups), {})
     places: dict[Place, str] = {}
     add_questions(tree, words, scope, places)
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef) and (aliases := aliases_of(node, words, scope)):
             add_questions(node, words, replace(scope, aliases=aliases), places)
     return places
@@ -52,7 +53,7 @@ def questions(tree: ast.AST, words: Vocabulary) -> dict[Place, str]:
 
 def add_questions(tree: ast.AST, words: Vocabulary, scope: Scope, places: dict[Place, str]) -> None:
     """Add the places below a node that ask for a kind."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         for place, group in questions_of(node, words, scope):
             if group:
                 places.setdefault(place, group)
@@ -166,7 +167,7 @@ def is_of_choice(side: ast.expr, texts: set[str], words: Vocabulary, scope: Scop
 def is_of_shape(node: ast.Compare) -> bool:
     """Return whether a comparison is of a field of one kind of data, or of what is in it, with None."""
     is_of_none = any(isinstance(side, ast.Constant) and side.value is None for side in node.comparators)
-    return is_of_none and any(isinstance(part, ast.Attribute) and part.attr in SHAPES for part in ast.walk(node.left))
+    return is_of_none and any(isinstance(part, ast.Attribute) and part.attr in SHAPES for part in walk(node.left))
 
 
 def is_of_tensor(node: ast.Compare) -> bool:
@@ -180,10 +181,8 @@ def is_of_tensor(node: ast.Compare) -> bool:
 
 def is_of_table(node: ast.Compare, source: str, words: Vocabulary, scope: Scope) -> bool:
     """Return whether a comparison asks which kinds a table, a tuple or a row is for."""
-    looked_up = {part.value for part in ast.walk(node) if isinstance(part, ast.Subscript)}
-    read = {
-        name for side in node.comparators for part in ast.walk(side) if part not in looked_up for name in end_of(part)
-    }
+    looked_up = {part.value for part in walk(node) if isinstance(part, ast.Subscript)}
+    read = {name for side in node.comparators for part in walk(side) if part not in looked_up for name in end_of(part)}
     if read & scope.tables:
         return True
     if not all(isinstance(operator, ast.In | ast.NotIn) for operator in node.ops):
@@ -228,7 +227,7 @@ def group_of_pattern(pattern: ast.pattern, subject: ast.expr, words: Vocabulary,
     texts = strings(pattern)
     if group := next((group for group, of_group in WORDS.items() if texts and texts <= of_group), ""):
         return group
-    for part in ast.walk(pattern):
+    for part in walk(pattern):
         if isinstance(part, ast.MatchClass) and end_of(part.cls) & words.classes:
             return "class"
     if is_of_choice(subject, strings(pattern), words, scope):
@@ -251,7 +250,7 @@ def own_names(tree: ast.AST, words: Vocabulary, by_module: dict[str, set[str]]) 
         return frozenset().union(*by_module.values())
     imported = {
         alias.asname or alias.name
-        for node in ast.walk(tree)
+        for node in walk(tree)
         if isinstance(node, ast.ImportFrom)
         for alias in node.names
         if alias.name in by_module.get(node.module or "", ())
@@ -265,7 +264,7 @@ def aliases_of(function: ast.AST, words: Vocabulary, scope: Scope) -> dict[str, 
     A field of a row that holds one of a few words is no condition yet: its name takes the place of the group.
     """
     aliases = {}
-    for node in ast.walk(function):
+    for node in walk(function):
         if isinstance(node, ast.Assign):
             group = group_of_field(bare(node.value), words, scope)
             field = "".join(end_of(node.value) & words.choices_of.keys())

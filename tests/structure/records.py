@@ -16,6 +16,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from tests.structure.branches import room_of, trees_of
+from tests.structure.nodes import walk
 from tests.structure.vocabulary import Trees, names
 
 RECORDS = ("Loop", "TrainingJob", "Preparation")
@@ -72,7 +73,7 @@ def takers(trees: Trees) -> list[Taker]:
 
 def functions_of(tree: ast.AST) -> Iterator[Function]:
     """Yield every function and method of a module."""
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, Function):
             yield node
 
@@ -80,7 +81,7 @@ def functions_of(tree: ast.AST) -> Iterator[Function]:
 def methods_of(trees: Trees, record: str) -> Iterator[str]:
     """Yield the methods of a record, its properties apart."""
     for tree in trees.values():
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.ClassDef) and node.name == record:
                 yield from (
                     inner.name
@@ -100,9 +101,10 @@ def names_in_tables(tree: ast.Module) -> Iterator[str]:
 def records_of(node: Function) -> Iterator[tuple[str, str]]:
     """Yield the parameters of a function that are whole records, with the record's name."""
     for argument in parameters(node):
-        annotation = ast.unparse(argument.annotation) if argument.annotation else ""
-        if (record := annotation.removesuffix(" | None").strip("'\"")) in RECORDS:
-            yield argument.arg, record
+        if argument.annotation and not names(argument.annotation).isdisjoint(RECORDS):
+            annotation = ast.unparse(argument.annotation)
+            if (record := annotation.removesuffix(" | None")) in RECORDS:
+                yield argument.arg, record
 
 
 def parameters(node: Function) -> list[ast.arg]:
@@ -114,7 +116,7 @@ def parameters(node: Function) -> list[ast.arg]:
 def imports_of(tree: ast.Module, trees: Trees) -> dict[str, str]:
     """Return the path of the module that each imported function or module of ours comes from."""
     places = {}
-    for node in ast.walk(tree):
+    for node in walk(tree):
         if isinstance(node, ast.ImportFrom) and node.module:
             folder = node.module.replace(".", "/")
             for alias in node.names:
@@ -128,7 +130,7 @@ def add_uses(
 ) -> None:
     """Add what a function does with its record."""
     seen: set[ast.AST] = set()
-    for inner in ast.walk(node):
+    for inner in walk(node):
         match inner:
             case ast.Attribute(value=ast.Name(id=taker.parameter) as name, attr=attribute):
                 seen.add(name)
@@ -145,7 +147,7 @@ def add_uses(
             case ast.Compare(left=ast.Name(id=taker.parameter) as name, comparators=[ast.Constant(value=None)]):
                 seen.add(name)
     taker.is_whole |= any(
-        isinstance(inner, ast.Name) and inner.id == taker.parameter and inner not in seen for inner in ast.walk(node)
+        isinstance(inner, ast.Name) and inner.id == taker.parameter and inner not in seen for inner in walk(node)
     )
 
 

@@ -10,6 +10,8 @@ import ast
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
+from tests.structure.nodes import walk
+
 Trees = dict[str, ast.Module]
 
 TASKS = frozenset({"binary", "multiclass", "multilabel", "regression", "quantile", "language", "ranking"})
@@ -79,10 +81,10 @@ def vocabulary_of(trees: Trees) -> Vocabulary:
                 words.classes |= words.rows | class_names(value)
                 if is_choice(annotation, value):
                     words.choices.add(name)
-    words.classes &= {node.name for tree in trees.values() for node in ast.walk(tree) if isinstance(node, ast.ClassDef)}
+    words.classes &= {node.name for tree in trees.values() for node in walk(tree) if isinstance(node, ast.ClassDef)}
     for path, tree in trees.items():
         literals = {name: strings(value) for name, _, value in assignments(tree) if "Literal" in names(value)}
-        for node in ast.walk(tree):
+        for node in walk(tree):
             if isinstance(node, ast.ClassDef):
                 if node.name in words.rows or path.startswith(ROOM_OF_ROWS):
                     (words.family_flags if node.name in families else words.flags).update(flags_of(node))
@@ -114,12 +116,12 @@ def constant_word(value: ast.expr) -> str:
 
 def strings(node: ast.AST) -> set[str]:
     """Return the texts that stand in an expression."""
-    return {part.value for part in ast.walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
+    return {part.value for part in walk(node) if isinstance(part, ast.Constant) and isinstance(part.value, str)}
 
 
 def names(node: ast.AST | None) -> set[str]:
     """Return the names that an expression reads, those in the text of an annotation too."""
-    return {part.id for part in ast.walk(node) if isinstance(part, ast.Name)} if node else set()
+    return {part.id for part in walk(node) if isinstance(part, ast.Name)} if node else set()
 
 
 def is_table(annotation: ast.expr | None, value: ast.expr) -> bool:
@@ -179,7 +181,7 @@ def is_optional(annotation: ast.expr) -> bool:
     if is_function(annotation):
         return False
     return ast.unparse(annotation) == "bool" or any(
-        isinstance(part, ast.Constant) and part.value is None for part in ast.walk(annotation)
+        isinstance(part, ast.Constant) and part.value is None for part in walk(annotation)
     )
 
 

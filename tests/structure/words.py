@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 
 from tests.structure.branches import trees_of
+from tests.structure.nodes import walk
 
 STAND_INS = {
     "anew", "ask", "asked", "at", "begun", "bring", "by", "came", "done", "each", "entry", "found", "given", "held",
@@ -45,10 +46,8 @@ def is_stand_in(name: str, *, is_short_lived: bool = False) -> bool:
 
 def bindings(tree: ast.AST) -> Iterator[tuple[str, int, bool]]:
     """Yield every name that is bound, its line, and whether it is bound by a comprehension."""
-    short = {
-        id(node) for outer in ast.walk(tree) if isinstance(outer, ast.comprehension) for node in ast.walk(outer.target)
-    }
-    for node in ast.walk(tree):
+    short = {id(node) for outer in walk(tree) if isinstance(outer, ast.comprehension) for node in walk(outer.target)}
+    for node in walk(tree):
         match node:
             case ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()) | ast.arg(arg=name):
                 yield name, node.lineno, id(node) in short

@@ -117,7 +117,7 @@ def made(exported_job):
         ("mlp", "table", "binary", {"hidden": 8}),
         ("trees", "table", "multiclass", {}),
         ("trees", "table", "regression", {}),
-        ("cnn", "image", "multiclass", {"width": 4, "hidden": 8}),
+        ("resnet", "image", "multiclass", {"width": 4}),
     ],
 )
 def test_rows_are_scored_as_prepared_rows_are(made, net, kind, task, arguments):
@@ -137,7 +137,7 @@ def test_rows_are_scored_as_prepared_rows_are(made, net, kind, task, arguments):
 
 
 def test_windows_of_a_series_are_scored_as_prepared_ones_are(made):
-    job, model, path = made("gru", "series", "regression", hidden=8)
+    job, model, path = made("lstm", "series", "regression", hidden=8)
     rows = pq.read_table(job.prepared / "rows.parquet")
     assert model.preparation.window is not None
     ends = range(model.preparation.window.length - 1, rows.num_rows)
@@ -150,7 +150,7 @@ def test_windows_of_a_series_are_scored_as_prepared_ones_are(made):
 
 
 def test_texts_are_read(made):
-    _, model, _ = made("decoder", "text", "language", width=16, layers=2, heads=2)
+    _, model, _ = made("lstm", "text", "language", hidden=8)
     answer = model.answer(model.schema.from_arrow(pa.table({"text": ["und so", None]})))
     assert list(model.columns(answer)) == ["next_character", "probability", "bits_per_char"]
     assert 0 < scores_of(answer.outputs, "language")[0] < 20

@@ -42,7 +42,7 @@ from tests.served_models import preparation_of, write_served
 
 @pytest.fixture
 def folder(exported_job: ExportedJob) -> Path:
-    return Path(exported_job("mlp", task="multiclass", hidden=8)[1]["path"]).parent
+    return Path(exported_job("trees", task="multiclass")[1]["path"]).parent
 
 
 def rows_of(folder: Path) -> pd.DataFrame:
@@ -69,7 +69,7 @@ def test_missing_text_and_numbers_count_as_missing_however_they_are_written(fold
 
 @pytest.fixture
 def text_folder(exported_job: ExportedJob) -> Path:
-    return Path(exported_job("decoder", "text", "language", width=16, layers=2, heads=2)[1]["path"]).parent
+    return Path(exported_job("lstm", "text", "language", hidden=8)[1]["path"]).parent
 
 
 def test_texts_of_any_length_are_read(text_folder: Path) -> None:

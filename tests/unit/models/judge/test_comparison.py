@@ -43,7 +43,7 @@ def test_loss_is_significant_only_beyond_what_is_allowed():
 
 @pytest.mark.parametrize(
     ("num_clusters", "repeats"),
-    [(5, 300), *(pytest.param(number, 3000, marks=pytest.mark.soak) for number in (5, 8, 10, 12))],
+    [(5, 100), *(pytest.param(number, 3000, marks=pytest.mark.soak) for number in (5, 8, 10, 12))],
 )
 def test_few_clusters_show_a_gain_that_is_none_in_at_most_4_of_100_verdicts(num_clusters, repeats):
     rng, reached = np.random.default_rng(1), 0
@@ -68,7 +68,7 @@ def days_of_very_unequal_size(rng):
 @pytest.mark.parametrize(
     ("clusters", "repeats"),
     [
-        (one_giant_group, 250),
+        (one_giant_group, 100),
         *(pytest.param(each, 1500, marks=pytest.mark.soak) for each in (one_giant_group, days_of_very_unequal_size)),
     ],
 )
@@ -123,7 +123,7 @@ CASES = {"accuracy": accuracy_case, "roc_auc": auc_case, "mae": mae_case}
     ("metric", "test", "repeats"),
     [
         # All metrics are resampled by the same code: one of them is enough every day.
-        ("roc_auc", "bootstrap", 100),
+        ("roc_auc", "bootstrap", 40),
         ("accuracy", "mcnemar", 100),
         *(pytest.param(name, "bootstrap", 1500, marks=pytest.mark.soak) for name in CASES),
         pytest.param("accuracy", "mcnemar", 1500, marks=pytest.mark.soak),

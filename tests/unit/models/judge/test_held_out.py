@@ -214,7 +214,7 @@ def shown_to_be_better(units: np.ndarray, gains: Callable[[], np.ndarray], repea
 
 
 @pytest.mark.parametrize(
-    ("sd_of_days", "repeats"), [(0.2, 400), *(pytest.param(sd, 3000, marks=pytest.mark.soak) for sd in (0.05, 0.2))]
+    ("sd_of_days", "repeats"), [(0.2, 120), *(pytest.param(sd, 3000, marks=pytest.mark.soak) for sd in (0.05, 0.2))]
 )
 def test_days_show_a_gain_that_is_none_in_at_most_4_of_100_verdicts(sd_of_days: float, repeats: int):
     random, day = np.random.default_rng(1), np.repeat(np.arange(55), 5)
@@ -228,7 +228,7 @@ def test_days_show_a_gain_that_is_none_in_at_most_4_of_100_verdicts(sd_of_days: 
 
 @pytest.mark.parametrize(
     ("phi", "repeats"),
-    [(0.0, 120), (0.98, 120), *(pytest.param(phi, 1000, marks=pytest.mark.soak) for phi in (0.0, 0.8, 0.95, 0.98))],
+    [(0.98, 75), *(pytest.param(phi, 1000, marks=pytest.mark.soak) for phi in (0.0, 0.8, 0.95, 0.98))],
 )
 def test_dependent_steps_show_a_gain_that_is_none_in_at_most_4_of_100_verdicts(phi: float, repeats: int):
     random, steps = np.random.default_rng(2), 2600
@@ -290,7 +290,7 @@ def sums(noise, leads):
 @pytest.mark.parametrize(
     ("num", "leads", "phi", "repeats"),
     [
-        (86, 12, 0.8, 150),
+        (86, 12, 0.8, 60),
         *(
             pytest.param(*row, 1000, marks=pytest.mark.soak)
             for row in ((86, 6, 0.5), (250, 12, 0.8), (600, 12, 0.9), (600, 24, 0.95))

@@ -54,13 +54,13 @@ def test_values_of_few_rows_are_one_slice_without_names():
 
 def test_many_slices_without_a_change_seldom_raise_an_alarm():
     alarms = 0
-    for seed in range(20):
+    for seed in range(8):
         rng = np.random.default_rng(seed)
         target = rng.normal(size=1000)
         models = [target + rng.normal(size=1000) for _ in range(2)]
         given_evidence = Evidence("regression", target, *models, slices={"col": np.arange(1000) % 20})
         alarms += any(each.lost for each in judge_slices(given_evidence, RULES, METRICS["mae"]))
-    assert alarms <= 3
+    assert alarms <= 1
 
 
 @pytest.mark.parametrize(("num_clusters", "tested"), [(1, False), (4, False), (5, True)])

@@ -10,7 +10,7 @@ from models.project_spec.blocks import Model
 from tests.unit.models.planner.conftest import IMAGE, SERIES, TABLE
 
 MB = 1_000_000
-TRANSFORMER = {"width": 64, "layers": 6, "heads": 4}
+TRANSFORMER = {"width": 64, "layers": 3, "heads": 4}
 
 
 def test_the_figures_of_a_transformer_are_those_of_the_formulas(make_profiler):
@@ -22,9 +22,9 @@ def test_the_figures_of_a_transformer_are_those_of_the_formulas(make_profiler):
     assert found.block == pytest.approx(expected, rel=0.02)
     assert found.hidden == 4 * batch * tokens * width
     weights = profiler.weights()
-    assert weights.num_blocks == 6
+    assert weights.num_blocks == 3
     assert weights.block == 12 * width**2 + 13 * width
-    assert profiler.flops() == pytest.approx(6 * weights.block * 6 * tokens, rel=0.2)
+    assert profiler.flops() == pytest.approx(6 * weights.block * 3 * tokens, rel=0.2)
 
 
 def test_between_two_traces_lies_what_a_trace_would_find(make_profiler):

@@ -9,8 +9,6 @@ from models.judge.verdict import Estimate, Verdict
 from models.project_spec.blocks import Judge
 from models.report.verdict_figures import verdict_figures
 
-pytestmark = pytest.mark.usefixtures("pictures")
-
 SOURCE = np.random.default_rng(0)
 NUMBERS = SOURCE.normal(size=80)
 CLASSES = SOURCE.integers(0, 2, 80)

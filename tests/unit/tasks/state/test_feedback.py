@@ -13,6 +13,7 @@ from models.sources.row_batches import concatenated
 from tasks.state import feedback
 from tasks.state.feedback import feedback_of, labelled_rows
 from tasks.state.predictions import label_store, prediction_log
+from tests.wide import examples
 
 
 def at(count: int) -> pa.Array:
@@ -105,6 +106,7 @@ def test_rows_are_those_of_the_first_prediction_with_who_said_what_when(tmp_path
     assert feedback_of(tmp_path).digest != found.digest
 
 
+@examples(20)
 @given(
     st.lists(st.tuples(st.sampled_from(["predict", "label", "ask"]), st.integers(0, 5), st.integers(0, 2)), max_size=25)
 )

@@ -58,7 +58,7 @@ IN_PARTS = [
 def test_a_table_in_parts_has_the_answers_and_the_failing_rows_of_the_whole(monkeypatch, tmp_path, spared):
     checks = [each.model_copy(update={"origin": "spec"}) for each in IN_PARTS]
     whole = run_checks(LARGE, checks, spared=spared)
-    for name, size in (("FRAME_BYTES", 1000), ("_SLICE_BYTES", 1000), ("_VALUES_BYTES", 62)):
+    for name, size in (("FRAME_BYTES", 2000), ("_SLICE_BYTES", 2000), ("_VALUES_BYTES", 62)):
         monkeypatch.setattr(expectation_parts, name, size)
     stored = None if spared is None else tmp_path / "rows.parquet"
     if stored:  # it may have more rows

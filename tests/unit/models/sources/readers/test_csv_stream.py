@@ -1,5 +1,3 @@
-import itertools
-
 import pytest
 
 from models.errors import DataError
@@ -14,7 +12,7 @@ LATE = [*FIRST[1:], "2020-01-01 10:00:00.5", "2020-01-01 10:00:00.5Z", "18446744
 @pytest.fixture
 def read_streamed(tmp_path, monkeypatch):
     monkeypatch.setattr(csv_stream, "LARGE_BYTES", 0)
-    monkeypatch.setattr(csv_stream, "_BLOCK_BYTES", 1500)
+    monkeypatch.setattr(csv_stream, "_BLOCK_BYTES", 500)
 
     def read(path, **rules):
         with arrays_in(tmp_path / "scratch", large=1):
@@ -24,16 +22,18 @@ def read_streamed(tmp_path, monkeypatch):
 
 
 def test_a_column_has_the_type_of_reading_it_whole_however_late_a_value_shows_it(tmp_path, read_streamed):
-    cases = list(itertools.product(FIRST, LATE))
-    lines = [",".join(f"c{number}" for number in range(len(cases)))]
-    lines += [",".join(first for first, _ in cases)] * 20
-    lines += [",".join(late for _, late in cases), ",".join(first for first, _ in cases)]
-    (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
-    streamed, whole = read_streamed(tmp_path / "rows.csv"), read_source(tmp_path / "rows.csv")
-    assert streamed.schema == whole.schema
-    assert streamed.equals(whole)
-    assert len({*map(str, whole.schema.types)}) > 9
-    assert not [*(tmp_path / "scratch").iterdir()]
+    """A file for each first value: each late one costs a pass over all columns of its file."""
+    types = set()
+    for first in FIRST:
+        early = ",".join([first] * len(LATE))
+        lines = [",".join(f"c{number}" for number in range(len(LATE))), *[early] * 40, ",".join(LATE), early]
+        (tmp_path / "rows.csv").write_text("\n".join(lines) + "\n")
+        streamed, whole = read_streamed(tmp_path / "rows.csv"), read_source(tmp_path / "rows.csv")
+        assert streamed.schema == whole.schema
+        assert streamed.equals(whole)
+        types.update(map(str, whole.schema.types))
+        assert not [*(tmp_path / "scratch").iterdir()]
+    assert len(types) > 9
 
 
 def test_ids_keep_their_digits_and_texts_their_na(tmp_path, read_streamed):
