@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+
 from models.judge.verdict import Difference, Verdict
 from models.readable import readable
 
@@ -39,7 +41,7 @@ def _of_difference(verdict: Verdict, name: str, difference: Difference, threshol
     sentence = f"Against {name} {gain}, and the interval reaches {readable(reach)} to each side"
     if not 1 < times <= MOST_TIMES:
         return f"{sentence}: too little for test rows to decide." if times > MOST_TIMES else ""
-    rows_needed = readable((times - 1) * verdict.num_samples, 2)
+    rows_needed = readable(math.ceil((times - 1) * verdict.num_samples), 2)
     return f"{sentence}: about {rows_needed} more test rows would decide, if the gain stays."
 
 
