@@ -96,6 +96,7 @@ def test_several_horizons_are_judged_together_and_each_by_itself(tmp_path: Path)
     assert all(output.goal and output.goal.low < output.goal.value < output.goal.high for output in verdict.outputs)
 
 
+@pytest.mark.wide
 def test_the_quantiles_of_a_horizon_are_judged_together(tmp_path: Path):
     data = {**DATA, "kind": "series", "window": {"length": 5, "horizon": [1, 3]}, "quantiles": [0.1, 0.9]}
     own = Spec.model_validate({"name": "t", "data": data, "model": {"net": "linear"}})

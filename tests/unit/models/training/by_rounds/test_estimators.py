@@ -10,6 +10,7 @@ from models.export.trained import validation_outputs, validation_predictions
 from models.metrics.metrics import resolve_metric
 from models.training.job import EpochReport
 from models.training.rank import run_job
+from tests.wide import wide
 
 BOOSTED = ["xgboost:XGBClassifier", "catboost:CatBoostClassifier"]
 SAMPLED = {
@@ -136,7 +137,7 @@ def load_values(job, name):
 
 
 @pytest.mark.parametrize("net", SAMPLED)
-@pytest.mark.parametrize("epoch", [2, 5])
+@pytest.mark.parametrize("epoch", [2, wide(5)])
 def test_killed_and_run_again_gives_the_same_bytes(make, net, epoch):
     task = "regression" if net.startswith(".") else "multiclass"
     jobs = [make(net, task, {"rounds": 24, **SAMPLED[net]}, epochs=8, folder=name) for name in ("whole", "killed")]

@@ -1,4 +1,5 @@
 import errno
+import shutil
 
 import pytest
 import torch
@@ -52,6 +53,20 @@ def write(folder, size, plan, step=1):
     return on_ranks(size, folder.parent, work)
 
 
+@pytest.fixture(scope="module")
+def two_wrote(tmp_path_factory):
+    """A folder with the checkpoint that two ranks wrote under `ddp`."""
+    folder = tmp_path_factory.mktemp("two") / "checkpoints"
+    write(folder, 2, "ddp")
+    return folder
+
+
+@pytest.fixture
+def folder(two_wrote, tmp_path):
+    """A copy of it that a test may change."""
+    return shutil.copytree(two_wrote, tmp_path / "checkpoints")
+
+
 def read(folder, size, plan):
     def work(world):
         net, optimiser = net_and_optimiser(world, plan)
@@ -85,18 +100,14 @@ def test_other_ranks_read_the_same_bits(tmp_path, wrote, reads):
             assert torch.equal(found[name], tensor), name
 
 
-def test_each_rank_writes_its_part_and_the_lowest_what_all_hold(tmp_path):
-    folder = tmp_path / "checkpoints"
-    write(folder, 2, "ddp")
-    path = newest(folder, World())
+def test_each_rank_writes_its_part_and_the_lowest_what_all_hold(two_wrote):
+    path = newest(two_wrote, World())
     sizes = {file.name: file.stat().st_size for file in path.glob("state-*")}
     assert sizes["state-00001.safetensors"] < 300 < sizes["state-00000.safetensors"]
     assert StoredCheckpoint(path).shapes["random/1/torch"] == (1,)
 
 
-def test_a_flipped_bit_in_any_rank_s_part_is_seen_by_all(tmp_path):
-    folder = tmp_path / "checkpoints"
-    write(folder, 2, "ddp", step=1)
+def test_a_flipped_bit_in_any_rank_s_part_is_seen_by_all(folder, tmp_path):
     write(folder, 2, "ddp", step=2)
     file = folder / "step-000000000002" / "state-00001.safetensors"
     content = bytearray(file.read_bytes())
@@ -105,9 +116,7 @@ def test_a_flipped_bit_in_any_rank_s_part_is_seen_by_all(tmp_path):
     assert on_ranks(2, tmp_path, lambda world: newest(folder, world).name) == ["step-000000000001"] * 2
 
 
-def test_a_full_disk_on_one_rank_ends_all_and_keeps_what_was_good(tmp_path):
-    folder = tmp_path / "checkpoints"
-    write(folder, 2, "ddp", step=1)
+def test_a_full_disk_on_one_rank_ends_all_and_keeps_what_was_good(folder, tmp_path):
     original = module.write_tensors
 
     def full(path, tensors, note):
@@ -126,10 +135,8 @@ def test_a_full_disk_on_one_rank_ends_all_and_keeps_what_was_good(tmp_path):
     assert [path.name for path in folder.iterdir()] == ["step-000000000001"]
 
 
-def test_what_is_not_there_is_said(tmp_path):
-    folder = tmp_path / "checkpoints"
-    write(folder, 2, "ddp")
-    stored = StoredCheckpoint(newest(folder, World()))
+def test_what_is_not_there_is_said(two_wrote):
+    stored = StoredCheckpoint(newest(two_wrote, World()))
     assert stored.read("net/none") == {}
     with pytest.raises(StoreError, match=r"net/none"):
         stored.load({"net/none": torch.ones(1)})
