@@ -271,7 +271,7 @@ def _raw_rows(
         positions=rows.positions,
         units=rows.units,
         weights=rows.train_weights,
-        split_times=rows.key[rows.train] if data.split.by == "time" and rows.key is not None else None,
+        split_times=scratch.chosen(rows.key, rows.train) if data.split.by == "time" and rows.key is not None else None,
         answers=answers,
         has_classes=has_classes,
     )

@@ -39,8 +39,10 @@ def fit_numeric(name: str, values: np.ndarray, features: Features, *, is_bounded
     if not len(present):
         raise DataError(all_missing(name))
     low, high = _bounds(present) if is_bounded else (None, None)
-    bounded = present if low is None else scratch.computed(lambda part: np.clip(part, low, high), present)
-    ends, most = np.array([bounded.min(), bounded.max()]), max(present.max(), -present.min())
+    ends = np.array([present.min(), present.max()])
+    most, are_within = max(ends[1], -ends[0]), low is None or high is None or (low <= ends[0] and ends[1] <= high)
+    bounded = present if are_within else scratch.computed(lambda part: np.clip(part, low, high), present)
+    ends = ends if are_within else np.clip(ends, low, high)
     with np.errstate(over="ignore", invalid="ignore"):
         shift, scale = _shift_and_scale(bounded, features.normalise)
         # Rounding errors give a constant column a spread of about one part in 1e16.
@@ -62,13 +64,16 @@ def extremes_of(part: NumericInput, values: np.ndarray) -> str | None:
         values: The training values (rows,), NaN for missing.
     """
     present = scratch.chosen(values, ~np.isnan(values))
+    is_cut = part.low is not None and part.high is not None and (present.min() < part.low or present.max() > part.high)
+    if not is_cut and np.ptp(np.percentile(present, _MOST_ROWS)):
+        return None
     median = np.median(present)
     distances = scratch.computed(lambda part: np.abs(part - median), present)
     is_beyond = np.zeros(len(present), bool)
     if part.low is not None and part.high is not None:
         is_beyond = (present < part.low) | (present > part.high)
         consequence = f"count as {part.low:.4g} or {part.high:.4g}, for else the others would be one number"
-    if not is_beyond.any() and distances.any() and not np.ptp(np.percentile(present, _MOST_ROWS)):
+    if not is_beyond.any() and distances.any():
         # A mostly constant column, of which it cannot be said what is usual.
         is_beyond = distances > MOST_SPREADS * np.median(scratch.chosen(distances, distances > 0))
         consequence = "are scaled as they are, so that the others are nearly one number"
