@@ -310,7 +310,7 @@ def _data(step_cache: StepCache, last: LoopRecord | None, records: dict[str, Ste
     checks = [record for step in ("validate-raw", "validate-prepared") if (record := of(step))]
     statuses = {str(check.result.get("status", "")) for check in checks}
     status = next((status for status in STATUSES if status in statuses), "")
-    found = [_findings(_report(step_cache, check)) for check in checks]
+    of_checks = [_findings(_report(step_cache, check)) for check in checks]
     if last and last.state in ("failed", "rejected"):
         for stage in ("raw", "prepared"):
             path = step_cache.state / "quarantine" / last.loop_id / stage / "report.json"
@@ -318,15 +318,15 @@ def _data(step_cache: StepCache, last: LoopRecord | None, records: dict[str, Ste
                 with contextlib.suppress(StoreError):
                     shared_files.fetch(step_cache.state, path)
             if path.is_file():
-                status, found = "rejected", [_findings(path)]
+                status, of_checks = "rejected", [_findings(path)]
     return facts.IngestSummary(
         ingested=ingest.finished if ingest else None,
         rows=ingest.result.get("rows") if ingest else None,
         feedback=ingest.result.get("feedback", {}) if ingest else {},
         dataset=str(version.result.get("prepared", "")) if version else "",
         status=status,
-        failing=[line for report in found for line in report.failing],
-        drifting=[line for report in found for line in report.drifting],
+        failing=[line for report in of_checks for line in report.failing],
+        drifting=[line for report in of_checks for line in report.drifting],
     )
 
 
