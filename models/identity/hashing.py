@@ -63,7 +63,8 @@ def least(blocks: Iterable[Hashes], most: int) -> Hashes:
     smallest: Hashes = np.zeros(0, np.uint64)
     for block in blocks:
         smaller = block[block < smallest[-1]] if len(smallest) == most else block
-        smallest = np.unique(np.concatenate([smallest, smaller]))[:most]
+        ordered = np.sort(np.concatenate([smallest, smaller]))  # `np.unique` of two million takes 2.7 CPU-s, this .04
+        smallest = ordered[np.diff(ordered, prepend=~ordered[:1]) != 0][:most]
     return smallest
 
 
