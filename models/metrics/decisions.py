@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from models.kinds.task import TASKS, PerLink, PerTask, Task
+from models.kinds.task import PerTask, Task
 from models.metrics.calibration import best_threshold, fit_calibration, has_own_threshold
 from models.metrics.classification import ClassScores, Decision
 from models.metrics.evaluator import Array
@@ -20,22 +20,11 @@ from models.metrics.metrics import Metric
 MOST_TURNS = 30
 """Turns of the search for the scores that are best for the macro f1; it settles within a few."""
 _TINY = float(np.finfo(np.float64).tiny)
-_OF_PROBABILITIES: PerLink[tuple[str, ...]] = {
-    "logistic": ("scipy.special",),
-    "softmax": ("scipy.special",),
-    "identity": (),
-    "text": (),
-}
 
 
 def has_own_decision(metric: Metric, task: Task) -> bool:
     """Return whether another decision than the likeliest class, or labels above 0.5, is best for the metric."""
     return DECISIONS[task].is_own(metric)
-
-
-def libraries_of(metric: Metric, task: Task) -> tuple[str, ...]:
-    """Return what each process that scores models imports late: for probabilities, and to calibrate them."""
-    return (*_OF_PROBABILITIES[TASKS[task].link], *("scipy.optimize",) * has_own_decision(metric, task))
 
 
 def best_decision(goal: str, task: Task, prediction: Array, weight: Array | None = None) -> Decision:

@@ -119,12 +119,6 @@ class RankPool:
         with self._lock:
             self._ensure_fork_server([module for net in nets for module in row_of(net).modules])
 
-    def preload(self, modules: Iterable[str]) -> None:
-        """Import modules in the fork server, so that children need not; start it if it does not run."""
-        with self._lock:
-            self._ensure_fork_server()
-            self._import(modules)
-
     def run(self, job: TrainingJob, on_epoch: OnEpoch | None = None) -> TrainingResult:
         """Train `job` to its end; the result of a finished job is read from its folder.
 
@@ -218,7 +212,10 @@ class RankPool:
                 if self._is_stopped:
                     raise StoppedWaitingError
                 self._ensure_fork_server(modules)
-                self._import(modules)
+                for module in modules:  # in the fork server, so that later children need not
+                    if module not in self._imported:
+                        self._request(("import", module), ())
+                        self._imported.add(module)
                 pid = self._request(("start", target, arguments), tuple(theirs.fileno() for _, theirs in pairs))
                 child = _RankProcess(pid, [Connection(ours.detach()) for ours, _ in pairs])
                 self._children[pid] = child
@@ -227,12 +224,6 @@ class RankPool:
             for ours, theirs in pairs:
                 ours.close()
                 theirs.close()
-
-    def _import(self, modules: Iterable[str]) -> None:
-        for module in modules:
-            if module not in self._imported:
-                self._request(("import", module), ())
-                self._imported.add(module)
 
     def _end(self, child: _RankProcess) -> int | None:
         """Make sure that a child and its own children are gone; return its exit code, or None if unknown."""

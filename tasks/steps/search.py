@@ -17,7 +17,6 @@ from models.data.preparation import Preparation
 from models.errors import LooplineError, TrainingError, UsageError
 from models.files import write_bytes, write_json
 from models.kinds.data_kind import PerDataKind
-from models.metrics.decisions import libraries_of
 from models.metrics.metrics import METRICS, Metric, is_of_numbers, measure, metric_name, metric_of
 from models.pipeline.records import StepRecord
 from models.project_spec.blocks import Spec
@@ -100,7 +99,6 @@ def search(loop: Loop) -> tuple[StepRecord, bool]:
         space = with_flips(loop, prepared, search_space(loop.spec, start, num_train, name, base, is_of_texts))
         if trials:
             if space.dimensions:
-                loop.rank_pool.preload(libraries_of(metric, preparation.task))
                 with optuna_study.reaching_studies(loop.confirm):
                     return _Search(loop, inputs, folder, start, space, metric).run()
             loop.report.note(

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from models.metrics.classification import ClassScores, at_threshold
-from models.metrics.decisions import best_decision, class_scores, has_own_decision, label_thresholds, libraries_of
+from models.metrics.decisions import best_decision, class_scores, has_own_decision, label_thresholds
 from models.metrics.metrics import METRICS
 
 
@@ -87,15 +87,3 @@ class _Label:
 
     def __init__(self, name: str) -> None:
         self.name = name
-
-
-@pytest.mark.parametrize(
-    ("metric", "task", "libraries"),
-    [
-        ("mae", "regression", ()),
-        ("roc_auc", "binary", ("scipy.special",)),
-        ("f1", "binary", ("scipy.special", "scipy.optimize")),
-    ],
-)
-def test_what_scores_models_is_known_before(metric, task, libraries):
-    assert libraries_of(METRICS[metric], task) == libraries
