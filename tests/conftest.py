@@ -82,7 +82,7 @@ def pytest_configure(config: pytest.Config) -> None:
     is_soak = "FAULT_SEED" in os.environ
     if not is_soak:
         providers.is_local_module_file = lambda _: False
-    examples = 300 if is_soak else 20 if "not wide" in config.option.markexpr else 50
+    examples = 300 if is_soak else 12 if "not wide" in config.option.markexpr else 50
     settings.register_profile("loopline", deadline=None, derandomize=not is_soak, max_examples=examples)
     settings.load_profile("loopline")
 

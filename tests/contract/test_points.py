@@ -16,7 +16,13 @@ ACT = re.compile(
     r"(?:\b|_)(?:(?:lease|loop)\.(?P<check>check)|(?:lease|loop)\.(?P<confirm>confirm)|(?<!_)(?P<leased>leased|leases\.tried))$"
 )
 """How the product asks for a lease: in a transaction, before an act in another store, or for a block."""
+NAMES = {"check", "confirm", "leased", "tried"}
+"""The last name of each."""
 OWN = "tasks/host/leases.py"
+
+
+def last_name(node: ast.AST) -> str:
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
 def acts(path: str, node: ast.AST, within: tuple[str, ...] = ()) -> Iterator[tuple[str, str, str]]:
@@ -27,7 +33,7 @@ def acts(path: str, node: ast.AST, within: tuple[str, ...] = ()) -> Iterator[tup
             named = (*within, child.name)
         elif isinstance(child, ast.FunctionDef | ast.AsyncFunctionDef):
             named = (*within, child.name, "<locals>")
-        elif isinstance(child, ast.Attribute | ast.Name) and (found := ACT.search(ast.unparse(child))):
+        elif last_name(child) in NAMES and (found := ACT.search(ast.unparse(child))):
             yield path, ".".join(within).removesuffix(".<locals>"), found.lastgroup or ""
         yield from acts(path, child, named)
 
