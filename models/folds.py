@@ -41,11 +41,14 @@ class Units(NamedTuple):
         names = scratch.unique(self.of_rows)
         unit = scratch.ranks(self.of_rows, names)
         if self.in_order:
-            sizes = np.zeros(len(names), np.int64)
+            sizes, before = scratch.filled(len(names), np.int64, lambda part: 0), 0
             for part in scratch.parts(len(unit)):
                 np.add.at(sizes, unit[part], 1)
-            middles = (np.cumsum(sizes) - sizes / 2) / max(1, len(self.of_rows))
-            folds = (middles * min(num_folds, len(names))).astype(np.int64)
+            folds = scratch.empty(len(names), np.int64)
+            for part in scratch.parts(len(names)):
+                middles = (before + np.cumsum(sizes[part]) - sizes[part] / 2) / max(1, len(self.of_rows))
+                folds[part] = middles * min(num_folds, len(names))
+                before += int(sizes[part].sum())
         else:
             folds = np.random.default_rng(seed).permutation(len(names))
             folds %= num_folds

@@ -22,3 +22,10 @@ def test_no_fold_divides_a_unit(num_units: int, in_order: bool) -> None:
 def test_rows_apart_are_dealt_one_by_one() -> None:
     assert np.bincount(rows_apart(103).folds(4)).tolist() == [26, 26, 26, 25]
     assert len(rows_apart(0).folds(4)) == 0
+
+
+def test_folds_of_many_units_in_order_are_those_of_all_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    units = Units(np.random.default_rng(0).integers(0, 90, 1000), in_order=True)
+    whole = units.folds(5)
+    monkeypatch.setattr("models.scratch.PART", 7)
+    np.testing.assert_array_equal(units.folds(5), whole)
