@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -35,10 +36,14 @@ class SpecDocuments:
         self._path = workspace.cache / "specs.json"
         self._hashes = hashes
         self._parser = {**library_parts(["ruamel.yaml"]), "reader": hashes.of(Path(reader.__file__))}
+        self._parsed: dict[str, Any] = {}
+
+    @cached_property
+    def _stored(self) -> dict[str, Any]:
+        """What the last process stored: read once a spec is needed that this one has not read."""
         stored = read_json(self._path)
         specs = stored.get("specs") if stored.get("parser") == self._parser else None
-        self._known: dict[str, Any] = specs if isinstance(specs, dict) else {}
-        self._parsed: dict[str, Any] = {}
+        return specs if isinstance(specs, dict) else {}
 
     def of(self, project: Project) -> dict[str, Any]:
         """Return the keys of a project's spec, unchecked.
@@ -51,7 +56,7 @@ class SpecDocuments:
             digest = self._hashes.of(path)
         except OSError:  # reading it raises the error
             digest = ""
-        if isinstance(cached := self._known.get(digest), dict):
+        if isinstance(cached := self._stored.get(digest), dict):
             return dict(cached)
         document = spec_document(path, project.shown_spec)
         with contextlib.suppress(OSError):
@@ -62,7 +67,7 @@ class SpecDocuments:
     def save(self) -> None:
         """Store the keys of the files that were parsed; a failure is harmless and only costs time later."""
         if self._parsed:
-            specs = dict([*self._known.items(), *self._parsed.items()][-MOST:])
+            specs = dict([*self._stored.items(), *self._parsed.items()][-MOST:])
             with contextlib.suppress(OSError, StoreError):
                 write_text(self._path, json.dumps({"parser": self._parser, "specs": specs}))
 
