@@ -317,7 +317,7 @@ class RankWatch(threading.Thread):
 
 
 @pytest.mark.parametrize(
-    "name", [pytest.param(name, marks=pytest.mark.soak if name != "xgboost" else ()) for name in CASES]
+    "name", [pytest.param(name, marks=pytest.mark.soak if name != "xgboost" else pytest.mark.wide) for name in CASES]
 )
 def test_a_rank_killed_amid_the_fit_starts_again_and_ends_with_the_same_bits(
     pool: RankPool, make_job: MakeJob, tmp_path: Path, name: str

@@ -179,6 +179,7 @@ def test_who_may_try_what_is_refused_and_what_is_hidden(place: Workspace, site: 
         )
 
 
+@pytest.mark.wide
 def test_a_picture_of_the_data_or_a_file_is_tried_and_shown_back(site: Site) -> None:
     page = site.page
     site.goes_to("/projects/picture/versions/1/try")
@@ -206,6 +207,7 @@ def test_series_and_texts_are_tried_from_their_examples(site: Site, name: str, b
     site.is_fit()
 
 
+@pytest.mark.wide
 def test_worst_rows_of_each_kind_are_seen(site: Site) -> None:
     page = site.page
     for name in TASKS:

@@ -8,10 +8,10 @@ import pytest
 
 from infra.documentation.estimator_table import LIBRARIES, PAGE, TASKS, references, row_of_table
 from tests.conftest import SEED
+from tests.extras import needs_extras
 from tests.wide import wide
 
-for library in ("catboost", "onnxmltools", "skl2onnx", "xgboost"):
-    pytest.importorskip(library, reason="needs the extra estimators")
+needs_extras("catboost", "onnxmltools", "skl2onnx", "xgboost")
 
 REFERENCES = [(reference, kind) for kind in TASKS for reference in references(kind)]
 DRAWN = random.Random(SEED).sample(REFERENCES, 12)

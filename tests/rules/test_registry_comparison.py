@@ -7,7 +7,7 @@ import json
 from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 
-from hypothesis import assume, event, example, given, settings
+from hypothesis import assume, event, example, given
 from hypothesis import strategies as st
 
 from models.serving.registry import KEY, MLFLOW, ChampionMove
@@ -24,6 +24,7 @@ from models.serving.registry_comparison import (
     mark_of,
     next_move,
 )
+from tests.wide import examples
 
 VERSIONS = ("1", "2", "3", "4")
 
@@ -164,7 +165,7 @@ SEQUENCES = st.lists(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@examples(300, deadline=None)
 @given(SEQUENCES)
 def test_at_rest_mlflow_shows_the_newest_row(acts):
     world = World()
@@ -174,7 +175,7 @@ def test_at_rest_mlflow_shows_the_newest_row(acts):
     event(f"{len(world.database.moves)} moves")
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, deadline=None)
 @example([("promote", "1", 0), ("pause", "1", 0), ("promote", "2", 0), ("carry", "1", 0), ("go on", "1", 1)])
 @given(SEQUENCES)
 def test_without_a_person_no_move_is_heard_and_no_champion_undone(acts):
@@ -191,7 +192,7 @@ def test_without_a_person_no_move_is_heard_and_no_champion_undone(acts):
     assert world.mlflow.champion == champion
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, deadline=None)
 @given(SEQUENCES, st.sampled_from(VERSIONS))
 def test_a_persons_move_at_rest_is_heard_exactly_once(acts, chosen):
     world = World()
@@ -206,7 +207,7 @@ def test_a_persons_move_at_rest_is_heard_exactly_once(acts, chosen):
     assert [(move.action, move.after, move.by) for move in new] == ([] if is_same else [("promote", chosen, MLFLOW)])
 
 
-@settings(max_examples=200, deadline=None)
+@examples(200, deadline=None)
 @given(SEQUENCES)
 def test_a_restored_database_gets_its_moves_back(acts):
     """What MLflow has is not lost with the database, and numbers go on above."""

@@ -10,9 +10,9 @@ from models.errors import TrainingError
 from models.estimators.agreement import at_thresholds
 from models.estimators.converters import in_form, onnx_of
 from models.estimators.rows import ROWS
+from tests.extras import needs_extras
 
-for library in ("catboost", "onnxmltools", "skl2onnx", "xgboost"):
-    pytest.importorskip(library, reason="make setup EXTRAS=estimators")
+needs_extras("catboost", "onnxmltools", "skl2onnx", "xgboost")
 
 rng = np.random.default_rng(0)
 X = rng.normal(size=(90, 4)).astype(np.float32)

@@ -15,9 +15,9 @@ from models.estimators.one_form import INPUT, OUTPUT, as_model
 from models.estimators.rows import ROWS
 from models.inputs.graph_builder import GraphBuilder
 from models.kinds.task import TASKS
+from tests.extras import needs_extras
 
-for library in ("catboost", "onnxmltools", "skl2onnx", "xgboost"):
-    pytest.importorskip(library, reason="make setup EXTRAS=estimators")
+needs_extras("catboost", "onnxmltools", "skl2onnx", "xgboost")
 
 rng = np.random.default_rng(0)
 FEATURES = rng.normal(size=(40, 4)).astype(np.float32)

@@ -13,9 +13,9 @@ from models.estimators.converters import onnx_of
 from models.estimators.libraries import Functions, functions_of
 from models.estimators.probe import probe, probe_reference, probe_tasks
 from models.estimators.rows import ROWS
+from tests.extras import needs_extras
 
-for library in ("catboost", "onnxmltools", "skl2onnx", "xgboost"):
-    pytest.importorskip(library, reason="make setup EXTRAS=estimators")
+needs_extras("catboost", "onnxmltools", "skl2onnx", "xgboost")
 
 pytestmark = [
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),  # skl2onnx hands numpy's truths to protobuf

@@ -11,11 +11,11 @@ from models.inputs.graph_builder import CORE_PREFIX
 from models.project_spec.blocks import Model
 from models.training.batches.examples import open_examples
 from models.training.rank import run_job
+from tests.extras import needs_extras
 from tests.finished_jobs import METADATA, run_stretch
 from tests.wide import wide
 
-for library in ("catboost", "onnxmltools", "skl2onnx", "xgboost"):
-    pytest.importorskip(library, reason="make setup EXTRAS=estimators")
+needs_extras("catboost", "onnxmltools", "skl2onnx", "xgboost")
 
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning")  # skl2onnx hands numpy's truths to protobuf
 

@@ -16,10 +16,7 @@ from tasks.host import ports
 from tasks.host.processes import SERVICE
 from tasks.host.workspace import CLONE, Workspace
 from tasks.platform.service_main import PID_FILE, end, marked
-from tests import warm
 from tests.running import eventually
-from tests.warm_python import LAUNCH, script_of
-from tests.warm_python import SERVICE as SERVICE_MAIN
 
 SLEEP = "import time; print(flush=True); time.sleep(60)"
 STUBBORN = "import signal, time; signal.signal(15, signal.SIG_IGN); print(flush=True); time.sleep(60)"
@@ -61,7 +58,7 @@ def test_a_service_on_demand_starts_at_the_first_connection_which_waits(workspac
     port = ports.any_free([])
     write_json(workspace.platform / "ports.json", {"requested": {}, "ports": {"optuna": port}})
     write_text(workspace.platform / PID_FILE, str(os.getpid()))
-    command = [script_of(warm.server().address), LAUNCH, SERVICE_MAIN, str(workspace.root), "optuna"]
+    command = [sys.executable, "-m", "tasks.platform.service_main", str(workspace.root), "optuna"]
     process = subprocess.Popen(command, cwd=CLONE)
     try:
         waiting = psutil.Process(process.pid)
